@@ -1,0 +1,3 @@
+//! The `osmill` program.
+
+fn main() {}

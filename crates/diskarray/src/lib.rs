@@ -1,0 +1,1 @@
+//! An ordered set and map of 64-bit keys on disk.

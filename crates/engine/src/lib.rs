@@ -1,0 +1,1 @@
+//! How work runs: inputs, plans, passes, ordered outputs.

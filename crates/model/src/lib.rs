@@ -1,0 +1,1 @@
+//! What OpenStreetMap data is.

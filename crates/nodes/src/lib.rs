@@ -1,0 +1,1 @@
+//! Node locations by id.

@@ -1,0 +1,1 @@
+//! The osmill commands as library functions.

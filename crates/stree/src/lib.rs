@@ -1,0 +1,1 @@
+//! Static search trees: sorted keys to positions.

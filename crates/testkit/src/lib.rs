@@ -1,0 +1,1 @@
+//! Generators, oracles and fixtures for the tests of osmill.

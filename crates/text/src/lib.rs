@@ -1,0 +1,1 @@
+//! OSM text formats.
