@@ -1,1 +1,18 @@
-//! Static search trees: sorted keys to positions.
+//! Static search trees.
+#![deny(unsafe_code)]
+
+pub mod bitmap;
+mod error;
+pub mod file;
+mod kernel;
+mod key;
+mod memory;
+mod search;
+
+pub use bitmap::{BitmapCollector, RankBitmap, RankBitmapBuilder};
+pub use error::{Error, Result};
+pub use file::{FileInfo, Kind, describe, verify};
+pub use kernel::{Isa, Line, prefetch};
+pub use key::Key;
+pub use memory::{Advice, LineBuffer, PageReport};
+pub use search::{NOT_FOUND, Search};
