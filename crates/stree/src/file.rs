@@ -112,13 +112,43 @@ fn key_name(kind: Kind, tag: u32) -> String {
     }
 }
 
+/// An array on its way into a file: what of it is in memory, and zero bytes that fill its first and last line.
+#[derive(Clone, Copy)]
+pub(crate) struct Section<'a> {
+    pub front: usize,
+    pub body: &'a [u8],
+}
+
+impl<'a> Section<'a> {
+    /// Whole lines.
+    pub(crate) fn lines(lines: &'a [Line]) -> Section<'a> {
+        Section { front: 0, body: cast::bytes(lines) }
+    }
+
+    fn pieces(&self) -> [&'a [u8]; 3] {
+        let used = self.front + self.body.len();
+        [&[0; 64][..self.front], self.body, &[0; 64][..used.next_multiple_of(64) - used]]
+    }
+
+    /// Number of lines in the file.
+    pub(crate) fn len(&self) -> u64 {
+        (self.front + self.body.len()).div_ceil(64) as u64
+    }
+
+    fn crc(&self) -> u32 {
+        let mut crc = crc32fast::Hasher::new();
+        self.pieces().iter().for_each(|piece| crc.update(piece));
+        crc.finalize()
+    }
+}
+
 /// Everything there is to an index.
 pub(crate) struct Parts<'a> {
     pub kind: Kind,
     pub key_type: u32,
     pub keys: u64,
     pub params: [u64; PARAMS],
-    pub sections: Vec<&'a [Line]>,
+    pub sections: Vec<Section<'a>>,
 }
 
 /// Where the bytes of a file are.
@@ -235,12 +265,12 @@ impl Parts<'_> {
             put(48 + 8 * index, &param.to_le_bytes());
         }
         let mut offset = HEADER as u64;
-        for (index, lines) in self.sections.iter().enumerate() {
+        for (index, section) in self.sections.iter().enumerate() {
             let at = 240 + 32 * index;
             put(at, &offset.to_le_bytes());
-            put(at + 8, &(lines.len() as u64).to_le_bytes());
-            put(at + 16, &crc32fast::hash(cast::bytes(lines)).to_le_bytes());
-            offset += lines.len() as u64 * 64;
+            put(at + 8, &section.len().to_le_bytes());
+            put(at + 16, &section.crc().to_le_bytes());
+            offset += section.len() * 64;
         }
         put(32, &offset.to_le_bytes());
         let crc = header_crc(&header);
@@ -251,8 +281,8 @@ impl Parts<'_> {
     /// Writes the file to a stream.
     pub(crate) fn write_to(&self, mut out: impl Write) -> io::Result<()> {
         out.write_all(&self.header())?;
-        for lines in &self.sections {
-            out.write_all(cast::bytes(lines))?;
+        for piece in self.sections.iter().flat_map(Section::pieces) {
+            out.write_all(piece)?;
         }
         out.flush()
     }
@@ -370,7 +400,7 @@ macro_rules! file_methods {
 
             /// Bytes of the index, in memory or in its file without the header.
             pub fn bytes(&self) -> u64 {
-                self.parts().sections.iter().map(|lines| lines.len() as u64 * 64).sum()
+                self.parts().sections.iter().map(|section| section.len() * 64).sum()
             }
 
             /// Uses another instruction set from now on; for tests and measurements.

@@ -8,6 +8,7 @@ mod kernel;
 mod key;
 mod memory;
 mod search;
+pub mod tree;
 
 pub use bitmap::{BitmapCollector, RankBitmap, RankBitmapBuilder};
 pub use error::{Error, Result};
@@ -16,3 +17,4 @@ pub use kernel::{Isa, Line, prefetch};
 pub use key::Key;
 pub use memory::{Advice, LineBuffer, PageReport};
 pub use search::{NOT_FOUND, Search};
+pub use tree::{SearchTree, TreeBuilder, Widths};

@@ -36,7 +36,7 @@ pub use build::RankBitmapBuilder;
 pub use collect::BitmapCollector;
 
 use crate::error::Result;
-use crate::file::{Kind, Opened, PARAMS, Parts, Source, file_methods};
+use crate::file::{Kind, Opened, PARAMS, Parts, Section, Source, file_methods};
 use crate::kernel::{Batch, Isa, Line, Vector, cast, dispatch, prefetch_ref};
 use crate::key::Key;
 use crate::memory::{PageReport, Store};
@@ -315,7 +315,8 @@ impl<'a> RankBitmap<'a> {
             self.segments_len as u64,
             self.samples_len as u64,
         ]);
-        let sections = [&self.lines, &self.directory, &self.segments, &self.samples].map(Store::lines).to_vec();
+        let stores = [&self.lines, &self.directory, &self.segments, &self.samples];
+        let sections = stores.map(|store| Section::lines(store.lines())).to_vec();
         Parts { kind: Kind::Bitmap, key_type: <u64 as Key>::TAG, keys: self.keys, params, sections }
     }
 

@@ -46,6 +46,12 @@ pub(crate) fn bytes_mut(lines: &mut [Line]) -> &mut [u8] {
     unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), lines.len() * 64) }
 }
 
+/// Keys as bytes.
+pub(crate) fn key_bytes<K: Key>(keys: &[K]) -> &[u8] {
+    // SAFETY: `Key` is sealed over integer types: initialised bytes, no padding.
+    unsafe { std::slice::from_raw_parts(keys.as_ptr().cast(), size_of_val(keys)) }
+}
+
 /// Bytes as lines, if they start on a 64-byte boundary. A tail shorter than a line is left out.
 pub(crate) fn lines_of(bytes: &[u8]) -> Option<&[Line]> {
     if bytes.as_ptr().align_offset(64) != 0 {
