@@ -55,7 +55,9 @@ pub enum Error {
         wanted: String,
     },
     /// A checksum does not match: the bytes changed since they were written.
-    #[error("checksum of the section '{section}' is {found:08x}, the header says {wanted:08x}: the file is damaged, build it again")]
+    #[error(
+        "checksum of the section '{section}' is {found:08x}, the header says {wanted:08x}: the file is damaged, build it again"
+    )]
     Checksum {
         /// Name of the damaged part.
         section: &'static str,

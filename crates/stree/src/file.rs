@@ -122,12 +122,19 @@ pub(crate) struct Section<'a> {
 impl<'a> Section<'a> {
     /// Whole lines.
     pub(crate) fn lines(lines: &'a [Line]) -> Section<'a> {
-        Section { front: 0, body: cast::bytes(lines) }
+        Section {
+            front: 0,
+            body: cast::bytes(lines),
+        }
     }
 
     fn pieces(&self) -> [&'a [u8]; 3] {
         let used = self.front + self.body.len();
-        [&[0; 64][..self.front], self.body, &[0; 64][..used.next_multiple_of(64) - used]]
+        [
+            &[0; 64][..self.front],
+            self.body,
+            &[0; 64][..used.next_multiple_of(64) - used],
+        ]
     }
 
     /// Number of lines in the file.
@@ -167,7 +174,9 @@ pub(crate) struct Opened<'a> {
 impl<'a> Opened<'a> {
     /// The next section.
     pub(crate) fn section(&mut self) -> Result<Store<'a>> {
-        self.sections.next().ok_or_else(|| malformed("a section is missing"))
+        self.sections
+            .next()
+            .ok_or_else(|| malformed("a section is missing"))
     }
 }
 
@@ -204,18 +213,27 @@ fn header_crc(header: &[u8]) -> u32 {
 impl Header {
     fn read(bytes: &[u8]) -> Result<Header> {
         if bytes.len() < HEADER {
-            return Err(malformed(format!("{} bytes are too few for the header of {HEADER}", bytes.len())));
+            return Err(malformed(format!(
+                "{} bytes are too few for the header of {HEADER}",
+                bytes.len()
+            )));
         }
         if bytes[..8] != MAGIC {
             return Err(malformed("it does not start with the magic number"));
         }
         let version = u32_at(bytes, 8);
         if version != VERSION {
-            return Err(malformed(format!("format version {version}, this program reads {VERSION}; rebuild it")));
+            return Err(malformed(format!(
+                "format version {version}, this program reads {VERSION}; rebuild it"
+            )));
         }
         let (found, wanted) = (header_crc(bytes), u32_at(bytes, 40));
         if found != wanted {
-            return Err(Error::Checksum { section: "header", found, wanted });
+            return Err(Error::Checksum {
+                section: "header",
+                found,
+                wanted,
+            });
         }
         let number = u32_at(bytes, 12);
         let kind = Kind::ALL
@@ -224,7 +242,10 @@ impl Header {
             .ok_or_else(|| malformed(format!("unknown kind of index {number}")))?;
         let length = u64_at(bytes, 32);
         if length != bytes.len() as u64 {
-            return Err(malformed(format!("{} bytes where the header says {length}: cut short?", bytes.len())));
+            return Err(malformed(format!(
+                "{} bytes where the header says {length}: cut short?",
+                bytes.len()
+            )));
         }
         let count = u32_at(bytes, 20) as usize;
         if count != kind.section_names().len() {
@@ -243,7 +264,12 @@ impl Header {
             sections.push((offset as usize / 64, lines as usize, u32_at(bytes, at + 16)));
         }
         Ok(Header {
-            info: FileInfo { kind, key_type: u32_at(bytes, 16), keys: u64_at(bytes, 24), bytes: length },
+            info: FileInfo {
+                kind,
+                key_type: u32_at(bytes, 16),
+                keys: u64_at(bytes, 24),
+                bytes: length,
+            },
             params: std::array::from_fn(|index| u64_at(bytes, 48 + 8 * index)),
             sections,
         })
@@ -300,7 +326,10 @@ impl Parts<'_> {
         write().map_err(|source| {
             // The error is the caller's; what is left of the attempt is of no use.
             let _ = std::fs::remove_file(&temporary);
-            Error::Io { what: format!("writing {}", path.display()), source }
+            Error::Io {
+                what: format!("writing {}", path.display()),
+                source,
+            }
         })
     }
 }
@@ -319,7 +348,11 @@ impl<'a> Source<'a> {
             Source::Bytes(bytes) => bytes,
             Source::Mapped(map) => map,
         };
-        let Header { info, params, sections } = Header::read(bytes)?;
+        let Header {
+            info,
+            params,
+            sections,
+        } = Header::read(bytes)?;
         if (info.kind, info.key_type) != (kind, key_type) {
             let name = |kind: Kind, key_type| format!("a {} of {}", kind.name(), key_name(kind, key_type));
             return Err(Error::OtherIndex {
@@ -328,17 +361,27 @@ impl<'a> Source<'a> {
             });
         }
         if cast::lines_of(bytes).is_none() {
-            return Err(malformed("the bytes do not start on a 64-byte boundary; copy them into a LineBuffer"));
+            return Err(malformed(
+                "the bytes do not start on a 64-byte boundary; copy them into a LineBuffer",
+            ));
         }
         let store = |&(start, len, _): &(usize, usize, u32)| match &self {
             Source::Bytes(bytes) => {
                 let lines = cast::lines_of(bytes).and_then(|lines| lines.get(start..start + len));
                 Store::Borrowed(lines.unwrap_or(&[]))
             }
-            Source::Mapped(map) => Store::Mapped { map: Arc::clone(map), start, len },
+            Source::Mapped(map) => Store::Mapped {
+                map: Arc::clone(map),
+                start,
+                len,
+            },
         };
         let sections: Vec<_> = sections.iter().map(store).collect();
-        Ok(Opened { keys: info.keys, params, sections: sections.into_iter() })
+        Ok(Opened {
+            keys: info.keys,
+            params,
+            sections: sections.into_iter(),
+        })
     }
 }
 
@@ -361,7 +404,11 @@ pub fn verify(bytes: &[u8]) -> Result<FileInfo> {
     for (&(start, lines, wanted), section) in header.sections.iter().zip(header.info.kind.section_names()) {
         let found = crc32fast::hash(&bytes[start * 64..(start + lines) * 64]);
         if found != wanted {
-            return Err(Error::Checksum { section, found, wanted });
+            return Err(Error::Checksum {
+                section,
+                found,
+                wanted,
+            });
         }
     }
     Ok(header.info)

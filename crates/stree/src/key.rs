@@ -13,7 +13,9 @@ mod sealed {
 /// Everything inside the crate compares *ordered bits*: an unsigned number of the key's width whose order is the key's order.
 /// Unsigned keys are their own ordered bits; signed keys flip the top bit. The trait is sealed: the kernels are written for
 /// these four widths, and reading a column out of a file is sound only for types in which every bit pattern is a value.
-pub trait Key: sealed::Sealed + Copy + Ord + Send + Sync + std::fmt::Debug + std::hash::Hash + 'static {
+pub trait Key:
+    sealed::Sealed + Copy + Ord + Send + Sync + std::fmt::Debug + std::hash::Hash + 'static
+{
     /// Keys in one 64-byte line.
     const PER_LINE: usize = 64 / size_of::<Self>();
     /// Width in bits.

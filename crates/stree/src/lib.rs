@@ -2,15 +2,18 @@
 #![deny(unsafe_code)]
 
 pub mod bitmap;
+pub mod buckets;
 mod error;
 pub mod file;
 mod kernel;
 mod key;
 mod memory;
+mod place;
 mod search;
 pub mod tree;
 
 pub use bitmap::{BitmapCollector, RankBitmap, RankBitmapBuilder};
+pub use buckets::{BucketBuilder, BucketIndex};
 pub use error::{Error, Result};
 pub use file::{FileInfo, Kind, describe, verify};
 pub use kernel::{Isa, Line, prefetch};

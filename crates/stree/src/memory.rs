@@ -99,14 +99,22 @@ fn advise_huge(bytes: *mut u8, len: usize) -> Advice {
 
 impl Region {
     fn reserve(bytes: usize) -> Result<Region> {
-        let memory = |source| Error::Memory { bytes: bytes as u64, source };
+        let memory = |source| Error::Memory {
+            bytes: bytes as u64,
+            source,
+        };
         let overflow = || memory(io::Error::from(io::ErrorKind::OutOfMemory));
         let len = bytes.checked_next_multiple_of(HUGE).ok_or_else(overflow)?;
         let whole = len.checked_add(HUGE).ok_or_else(overflow)?;
         let mut map = MmapMut::map_anon(whole).map_err(memory)?;
         let start = (map.as_ptr() as usize).next_multiple_of(HUGE) - map.as_ptr() as usize;
         let advice = advise_huge(map[start..].as_mut_ptr(), len);
-        Ok(Region { map, start, len, advice })
+        Ok(Region {
+            map,
+            start,
+            len,
+            advice,
+        })
     }
 
     /// Gives the memory of these bytes of the used part back; they read as zero from then on.
@@ -137,7 +145,10 @@ impl Memory {
             bytes: (lines as u64).saturating_mul(64),
             source: io::Error::from(io::ErrorKind::OutOfMemory),
         };
-        let bytes = lines.checked_mul(64).filter(|&bytes| bytes <= isize::MAX as usize).ok_or_else(too_many)?;
+        let bytes = lines
+            .checked_mul(64)
+            .filter(|&bytes| bytes <= isize::MAX as usize)
+            .ok_or_else(too_many)?;
         if bytes < LARGE || cfg!(miri) {
             let mut small = Vec::new();
             small.try_reserve_exact(lines).map_err(|_| too_many())?;
@@ -195,7 +206,10 @@ impl LineBuffer {
     ///
     /// [`Error::Memory`] if the system refuses the address space.
     pub fn zeroed(lines: usize) -> Result<LineBuffer> {
-        Ok(LineBuffer { memory: Memory::zeroed(lines)?, len: lines })
+        Ok(LineBuffer {
+            memory: Memory::zeroed(lines)?,
+            len: lines,
+        })
     }
 
     /// Number of lines.
@@ -292,7 +306,10 @@ impl FromIterator<Line> for LineBuffer {
     /// If the system refuses the memory.
     fn from_iter<I: IntoIterator<Item = Line>>(lines: I) -> LineBuffer {
         let lines: Vec<Line> = lines.into_iter().collect();
-        LineBuffer { len: lines.len(), memory: Memory::Small(lines) }
+        LineBuffer {
+            len: lines.len(),
+            memory: Memory::Small(lines),
+        }
     }
 }
 
@@ -320,7 +337,11 @@ impl AtomicBuffer {
     pub(crate) fn zeroed(lines: usize) -> Result<AtomicBuffer> {
         let mut memory = Memory::zeroed(lines)?;
         let start = memory.lines_mut().as_mut_ptr().cast();
-        Ok(AtomicBuffer { _memory: memory, len: lines, start })
+        Ok(AtomicBuffer {
+            _memory: memory,
+            len: lines,
+            start,
+        })
     }
 
     /// The lines.
@@ -339,7 +360,11 @@ pub(crate) enum Store<'a> {
     /// In memory of its own.
     Owned(LineBuffer),
     /// In a mapped file, from line `start` of the mapping.
-    Mapped { map: Arc<Mmap>, start: usize, len: usize },
+    Mapped {
+        map: Arc<Mmap>,
+        start: usize,
+        len: usize,
+    },
     /// In the caller's bytes.
     Borrowed(&'a [Line]),
 }
@@ -349,9 +374,9 @@ impl Store<'_> {
     pub(crate) fn lines(&self) -> &[Line] {
         match self {
             Store::Owned(buffer) => buffer.lines(),
-            Store::Mapped { map, start, len } => {
-                cast::lines_of(map).and_then(|lines| lines.get(*start..*start + *len)).unwrap_or(&[])
-            }
+            Store::Mapped { map, start, len } => cast::lines_of(map)
+                .and_then(|lines| lines.get(*start..*start + *len))
+                .unwrap_or(&[]),
             Store::Borrowed(lines) => lines,
         }
     }
@@ -373,7 +398,10 @@ pub(crate) fn map_file(path: &std::path::Path) -> Result<Mmap> {
         // are, look-ups stay within the sections.
         unsafe { Mmap::map(&file) }
     };
-    map().map_err(|source| Error::Io { what: format!("mapping {}", path.display()), source })
+    map().map_err(|source| Error::Io {
+        what: format!("mapping {}", path.display()),
+        source,
+    })
 }
 
 /// Which pages a buffer lies on, and why.
@@ -411,7 +439,10 @@ impl fmt::Display for PageReport {
             write!(f, ", switched off for this process (PR_SET_THP_DISABLE)")?;
         }
         if self.system.as_deref() == Some("never") {
-            write!(f, ", switched off for the system (transparent_hugepage/enabled = never)")?;
+            write!(
+                f,
+                ", switched off for the system (transparent_hugepage/enabled = never)"
+            )?;
         }
         Ok(())
     }
@@ -498,7 +529,13 @@ mod tests {
         for index in 0..total {
             buffer.push(Line([index; 8])).unwrap();
         }
-        assert!(buffer.lines().iter().zip(0..).all(|(line, index)| line.0 == [index; 8]));
+        assert!(
+            buffer
+                .lines()
+                .iter()
+                .zip(0..)
+                .all(|(line, index)| line.0 == [index; 8])
+        );
         buffer.resize(10).unwrap();
         buffer.resize(20).unwrap();
         assert_eq!(buffer.lines()[9].0, [9; 8]);
@@ -526,6 +563,11 @@ mod tests {
                 });
             }
         });
-        assert!(buffer.lines().iter().all(|line| line[3].load(Ordering::Relaxed) == 15));
+        assert!(
+            buffer
+                .lines()
+                .iter()
+                .all(|line| line[3].load(Ordering::Relaxed) == 15)
+        );
     }
 }

@@ -133,12 +133,16 @@ pub trait Search<Q: Copy + Ord + Sync>: Sync {
 
     /// [`lower_bound_into`](Search::lower_bound_into), split over `threads` threads.
     fn lower_bound_parallel(&self, queries: &[Q], out: &mut [u64], threads: usize) {
-        split(queries, out, threads, |queries, out| self.lower_bound_into(queries, out));
+        split(queries, out, threads, |queries, out| {
+            self.lower_bound_into(queries, out)
+        });
     }
 
     /// [`position_into`](Search::position_into), split over `threads` threads.
     fn position_parallel(&self, queries: &[Q], out: &mut [u64], threads: usize) {
-        split(queries, out, threads, |queries, out| self.position_into(queries, out));
+        split(queries, out, threads, |queries, out| {
+            self.position_into(queries, out)
+        });
     }
 }
 

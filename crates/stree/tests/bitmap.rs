@@ -26,7 +26,10 @@ fn check_all(set: RankBitmap<'_>, ids: &[u64], strays: &[u64]) {
         let mut copy = Vec::new();
         set.write_to(&mut copy).unwrap();
         let (buffer, len) = aligned(&copy);
-        let set = RankBitmap::from_bytes(&buffer.bytes()[..len]).unwrap().with_isa(isa).unwrap();
+        let set = RankBitmap::from_bytes(&buffer.bytes()[..len])
+            .unwrap()
+            .with_isa(isa)
+            .unwrap();
         check(&set, ids, &queries);
     }
 }
@@ -94,7 +97,19 @@ proptest! {
 
 #[test]
 fn extreme_ids() {
-    let ids = [0, 1, 447, 448, 7167, 7168, 1 << 33, (1 << 34) - 1, 1 << 63, u64::MAX - 1, u64::MAX];
+    let ids = [
+        0,
+        1,
+        447,
+        448,
+        7167,
+        7168,
+        1 << 33,
+        (1 << 34) - 1,
+        1 << 63,
+        u64::MAX - 1,
+        u64::MAX,
+    ];
     for take in 0..ids.len() {
         let part = &ids[take..];
         check_all(RankBitmap::from_sorted(part.iter().copied()).unwrap(), part, &ids);
@@ -108,10 +123,15 @@ fn saved_and_mapped() {
     let ids: Vec<u64> = (0..100_000).map(|id| id * 3 + id / 1000 * 50_000).collect();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ids.stree");
-    RankBitmap::from_sorted(ids.iter().copied()).unwrap().save(&path).unwrap();
+    RankBitmap::from_sorted(ids.iter().copied())
+        .unwrap()
+        .save(&path)
+        .unwrap();
     let set = RankBitmap::open(&path).unwrap();
     check(&set, &ids, &queries_for(&ids, &[5, 1 << 40]));
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
-    let error = RankBitmap::open(folder.path().join("absent")).unwrap_err().to_string();
+    let error = RankBitmap::open(folder.path().join("absent"))
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("absent"), "{error}");
 }

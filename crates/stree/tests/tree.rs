@@ -15,8 +15,16 @@ fn aligned(bytes: &[u8]) -> LineBuffer {
 /// Every instruction set, both kinds of separators, own, borrowed and stored columns.
 fn check_all<K: Key>(keys: &[K], queries: &[K]) {
     for isa in Isa::available() {
-        check(&SearchTree::from_sorted(keys).unwrap().with_isa(isa).unwrap(), keys, queries);
-        let plain = TreeBuilder::new().widths(Widths::Plain).threads(2).over(keys).unwrap();
+        check(
+            &SearchTree::from_sorted(keys).unwrap().with_isa(isa).unwrap(),
+            keys,
+            queries,
+        );
+        let plain = TreeBuilder::new()
+            .widths(Widths::Plain)
+            .threads(2)
+            .over(keys)
+            .unwrap();
         check(&plain.with_isa(isa).unwrap(), keys, queries);
     }
     // A column that starts anywhere in its line, and its file.

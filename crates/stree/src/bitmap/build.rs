@@ -30,7 +30,11 @@ pub(super) struct Pieces {
 fn words(values: impl ExactSizeIterator<Item = u64>) -> Result<(Store<'static>, usize)> {
     let len = values.len();
     let mut buffer = LineBuffer::zeroed(len.div_ceil(8))?;
-    buffer.keys_mut::<u64>().iter_mut().zip(values).for_each(|(word, value)| *word = value);
+    buffer
+        .keys_mut::<u64>()
+        .iter_mut()
+        .zip(values)
+        .for_each(|(word, value)| *word = value);
     Ok((Store::Owned(buffer), len))
 }
 
@@ -41,7 +45,11 @@ impl Pieces {
             return self.plain(0, 0);
         };
         let slot = |entry: u64, last| {
-            u64::from(if last { 15 - (entry as u16).leading_zeros() } else { entry.trailing_zeros() })
+            u64::from(if last {
+                15 - (entry as u16).leading_zeros()
+            } else {
+                entry.trailing_zeros()
+            })
         };
         let first_line = first.number * PAGE_LINES + slot(first.entry, false);
         let last_line = last.number * PAGE_LINES + slot(last.entry, true);
@@ -183,8 +191,17 @@ impl RankBitmapBuilder {
     ///
     /// [`Error::Memory`].
     pub fn new() -> Result<RankBitmapBuilder> {
-        let pieces = Pieces { lines: LineBuffer::zeroed(0)?, pages: Vec::new(), keys: 0 };
-        Ok(RankBitmapBuilder { pieces, line: Line::ZERO, number: 0, last: None })
+        let pieces = Pieces {
+            lines: LineBuffer::zeroed(0)?,
+            pages: Vec::new(),
+            keys: 0,
+        };
+        Ok(RankBitmapBuilder {
+            pieces,
+            line: Line::ZERO,
+            number: 0,
+            last: None,
+        })
     }
 
     /// Adds an id above all ids so far. Amortised O(1).
@@ -195,7 +212,10 @@ impl RankBitmapBuilder {
     #[inline]
     pub fn push(&mut self, id: u64) -> Result<()> {
         if self.last.is_some_and(|last| last >= id) {
-            return Err(Error::Unsorted { position: self.pieces.keys, why: "a set holds each id once, ascending" });
+            return Err(Error::Unsorted {
+                position: self.pieces.keys,
+                why: "a set holds each id once, ascending",
+            });
         }
         let number = id / PER_LINE;
         if number != self.number || self.last.is_none() {
@@ -220,7 +240,10 @@ impl RankBitmapBuilder {
         self.pieces.lines.push(line)?;
         match self.pieces.pages.last_mut() {
             Some(last) if last.number == page => last.entry |= 1 << slot,
-            _ => self.pieces.pages.push(Page { number: page, entry: offset << 16 | 1 << slot }),
+            _ => self.pieces.pages.push(Page {
+                number: page,
+                entry: offset << 16 | 1 << slot,
+            }),
         }
         Ok(())
     }
@@ -299,7 +322,10 @@ mod tests {
         let mut builder = RankBitmapBuilder::new().unwrap();
         builder.push(5).unwrap();
         for id in [5, 4] {
-            assert!(matches!(builder.push(id), Err(Error::Unsorted { position: 1, .. })));
+            assert!(matches!(
+                builder.push(id),
+                Err(Error::Unsorted { position: 1, .. })
+            ));
         }
         builder.push(6).unwrap();
         assert_eq!(builder.finish().unwrap().len(), 2);
@@ -308,6 +334,9 @@ mod tests {
     #[test]
     fn word_arrays_are_padded_with_zeros() {
         let (store, len) = words([1, 2, 3].into_iter()).unwrap();
-        assert_eq!((len, cast::keys::<u64>(store.lines())), (3, &[1, 2, 3, 0, 0, 0, 0, 0][..]));
+        assert_eq!(
+            (len, cast::keys::<u64>(store.lines())),
+            (3, &[1, 2, 3, 0, 0, 0, 0, 0][..])
+        );
     }
 }

@@ -68,7 +68,10 @@ impl Default for BitmapCollector {
 fn chunk_of(place: u32) -> (usize, usize) {
     let shifted = u64::from(place) + FIRST_CHUNK;
     let chunk = (shifted / FIRST_CHUNK).ilog2();
-    (chunk as usize, ((shifted - (FIRST_CHUNK << chunk)) * PAGE_LINES) as usize)
+    (
+        chunk as usize,
+        ((shifted - (FIRST_CHUNK << chunk)) * PAGE_LINES) as usize,
+    )
 }
 
 /// Line number, and word and mask within the line.
@@ -106,7 +109,11 @@ impl BitmapCollector {
             None if page / TABLE < TABLES => 0,
             None => {
                 let shard = self.beyond[(page % SHARDS as u64) as usize].read();
-                shard.unwrap_or_else(|poisoned| poisoned.into_inner()).get(&page).copied().unwrap_or(0)
+                shard
+                    .unwrap_or_else(|poisoned| poisoned.into_inner())
+                    .get(&page)
+                    .copied()
+                    .unwrap_or(0)
             }
         }
     }
@@ -115,13 +122,22 @@ impl BitmapCollector {
     #[inline(always)]
     fn line(&self, place: u32, number: u64) -> Option<&AtomicLine> {
         let (chunk, first) = chunk_of(place.checked_sub(1)?);
-        self.chunks[chunk].get()?.lines().get(first + (number % PAGE_LINES) as usize)
+        self.chunks[chunk]
+            .get()?
+            .lines()
+            .get(first + (number % PAGE_LINES) as usize)
     }
 
     /// Takes the next place. The lock makes the chunk's birth visible to whoever sees the place.
     fn take_place(&self, places: &mut u32) -> Result<u32> {
-        let limit = Error::TooMany { layout: "a bitmap collector", limit: u64::from(u32::MAX) * PER_LINE * PAGE_LINES };
-        let next = places.checked_add(1).filter(|&next| next < u32::MAX - FIRST_CHUNK as u32).ok_or(limit)?;
+        let limit = Error::TooMany {
+            layout: "a bitmap collector",
+            limit: u64::from(u32::MAX) * PER_LINE * PAGE_LINES,
+        };
+        let next = places
+            .checked_add(1)
+            .filter(|&next| next < u32::MAX - FIRST_CHUNK as u32)
+            .ok_or(limit)?;
         let chunk = chunk_of(*places).0;
         if self.chunks[chunk].get().is_none() {
             let lines = (FIRST_CHUNK << chunk) * PAGE_LINES;
@@ -135,7 +151,10 @@ impl BitmapCollector {
     /// Makes a page and returns its place plus one.
     #[cold]
     fn make_page(&self, page: u64) -> Result<u32> {
-        let mut places = self.places.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut places = self
+            .places
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
         let present = self.place(page);
         if present != 0 {
             return Ok(present);
@@ -147,7 +166,9 @@ impl BitmapCollector {
             table[(page % TABLE) as usize].store(place, Ordering::Release);
         } else {
             let shard = self.beyond[(page % SHARDS as u64) as usize].write();
-            shard.unwrap_or_else(|poisoned| poisoned.into_inner()).insert(page, place);
+            shard
+                .unwrap_or_else(|poisoned| poisoned.into_inner())
+                .insert(page, place);
         }
         Ok(place)
     }
@@ -169,7 +190,9 @@ impl BitmapCollector {
                 }
             };
         }
-        let Some(line) = self.line(place, number) else { return false };
+        let Some(line) = self.line(place, number) else {
+            return false;
+        };
         // Most ids of a hot line are already there; looking first spares the write.
         line[word].load(Ordering::Relaxed) & mask == 0
             && line[word].fetch_or(mask, Ordering::Relaxed) & mask == 0
@@ -186,7 +209,9 @@ impl BitmapCollector {
             }
             for &id in block {
                 let (number, word, _) = locate(id);
-                let place = self.slot(number / PAGE_LINES).map_or(0, |slot| slot.load(Ordering::Acquire));
+                let place = self
+                    .slot(number / PAGE_LINES)
+                    .map_or(0, |slot| slot.load(Ordering::Acquire));
                 if let Some(line) = self.line(place, number) {
                     prefetch_ref(&raw const line[word]);
                 }
@@ -216,12 +241,17 @@ impl BitmapCollector {
     pub fn count(&self) -> u64 {
         let chunks = self.chunks.iter().filter_map(OnceLock::get);
         let words = chunks.flat_map(|chunk| chunk.lines().iter().flatten());
-        words.map(|word: &AtomicU64| u64::from(word.load(Ordering::Relaxed).count_ones())).sum()
+        words
+            .map(|word: &AtomicU64| u64::from(word.load(Ordering::Relaxed).count_ones()))
+            .sum()
     }
 
     /// Bytes reserved for pages.
     pub fn bytes(&self) -> u64 {
-        let places = *self.places.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let places = *self
+            .places
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
         u64::from(places) * PAGE_LINES * 64
     }
 
@@ -311,7 +341,10 @@ impl BitmapCollector {
         } else {
             let fill = &fill;
             std::thread::scope(|scope| {
-                let threads: Vec<_> = work.into_iter().map(|work| scope.spawn(move || fill(work))).collect();
+                let threads: Vec<_> = work
+                    .into_iter()
+                    .map(|work| scope.spawn(move || fill(work)))
+                    .collect();
                 threads.into_iter().flat_map(join).collect()
             })
         };
@@ -322,7 +355,9 @@ impl BitmapCollector {
 
 /// The result of a thread; its panic is this thread's.
 fn join<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
-    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    thread
+        .join()
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// Applies `work` to every part, each on its own thread if there are several.

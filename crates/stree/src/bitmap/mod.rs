@@ -115,8 +115,14 @@ impl View<'_> {
         let line = id / PER_LINE;
         let bit = (id - line * PER_LINE) as u32;
         // Line 0 is the empty one before the span.
-        let index = (line + 1).saturating_sub(self.first_line).min(self.lines.len() as u64 - 1);
-        Spot { line: index as usize, bit, exists: 1 }
+        let index = (line + 1)
+            .saturating_sub(self.first_line)
+            .min(self.lines.len() as u64 - 1);
+        Spot {
+            line: index as usize,
+            bit,
+            exists: 1,
+        }
     }
 
     /// Entry of the directory for a page.
@@ -124,13 +130,16 @@ impl View<'_> {
     fn entry_of(&self, page: u64) -> usize {
         let (mut first, mut start, mut end) = (self.segments[0][0], self.segments[0][1], self.segments[1][1]);
         if self.segments.len() > 2 {
-            let after = self.segments[..self.segments.len() - 1].partition_point(|segment| segment[0] <= page);
+            let after =
+                self.segments[..self.segments.len() - 1].partition_point(|segment| segment[0] <= page);
             let segment = after.saturating_sub(1);
             [first, start] = self.segments[segment];
             end = self.segments[segment + 1][1];
         }
         // The entry before a segment's first is empty, and so is its last: pages outside land there.
-        let entry = start.saturating_add((page + 1).saturating_sub(first)).min(end.wrapping_sub(1));
+        let entry = start
+            .saturating_add((page + 1).saturating_sub(first))
+            .min(end.wrapping_sub(1));
         entry.min(self.directory.len() as u64 - 1) as usize
     }
 
@@ -143,7 +152,11 @@ impl View<'_> {
         let mask = entry as u16;
         let exists = u64::from(mask >> slot & 1);
         let line = ((entry >> 16) + lines_before(mask, slot)).min(self.lines.len() as u64 - 1);
-        Spot { line: line as usize, bit: (bit * exists) as u32, exists: exists as u32 }
+        Spot {
+            line: line as usize,
+            bit: (bit * exists) as u32,
+            exists: exists as u32,
+        }
     }
 
     /// Rank of the query at a spot, and whether it is there (0 or 1).
@@ -165,8 +178,16 @@ struct RankBatch<'v, 'q, K, F, const PAGED: bool> {
 impl<K: Key, F: FnMut(usize, u64, u64), const PAGED: bool> Batch for RankBatch<'_, '_, K, F, PAGED> {
     #[inline(always)]
     fn run<V: Vector>(mut self) {
-        let RankBatch { view, queries, ref mut each } = self;
-        let mut spots = [Spot { line: 0, bit: 0, exists: 0 }; DISTANCE];
+        let RankBatch {
+            view,
+            queries,
+            ref mut each,
+        } = self;
+        let mut spots = [Spot {
+            line: 0,
+            bit: 0,
+            exists: 0,
+        }; DISTANCE];
         if !PAGED {
             // Two stages: ask for the line, read the line.
             for (index, query) in queries.iter().enumerate() {
@@ -290,15 +311,19 @@ impl<'a> RankBitmap<'a> {
                 })
             })
         });
-        plain.into_iter().flatten().chain(paged.into_iter().flatten()).flat_map(|(number, line)| {
-            (0..7).flat_map(move |word| {
-                let first = number.wrapping_mul(PER_LINE).wrapping_add(64 * word);
-                let bits = line.0[1 + word as usize];
-                std::iter::successors(Some(bits), |bits| Some(bits & bits.wrapping_sub(1)))
-                    .take_while(|&bits| bits != 0)
-                    .map(move |bits| first.wrapping_add(u64::from(bits.trailing_zeros())))
+        plain
+            .into_iter()
+            .flatten()
+            .chain(paged.into_iter().flatten())
+            .flat_map(|(number, line)| {
+                (0..7).flat_map(move |word| {
+                    let first = number.wrapping_mul(PER_LINE).wrapping_add(64 * word);
+                    let bits = line.0[1 + word as usize];
+                    std::iter::successors(Some(bits), |bits| Some(bits & bits.wrapping_sub(1)))
+                        .take_while(|&bits| bits != 0)
+                        .map(move |bits| first.wrapping_add(u64::from(bits.trailing_zeros())))
+                })
             })
-        })
     }
 
     /// Which pages its memory lies on; none if it is mapped or borrowed.
@@ -317,7 +342,13 @@ impl<'a> RankBitmap<'a> {
         ]);
         let stores = [&self.lines, &self.directory, &self.segments, &self.samples];
         let sections = stores.map(|store| Section::lines(store.lines())).to_vec();
-        Parts { kind: Kind::Bitmap, key_type: <u64 as Key>::TAG, keys: self.keys, params, sections }
+        Parts {
+            kind: Kind::Bitmap,
+            key_type: <u64 as Key>::TAG,
+            keys: self.keys,
+            params,
+            sections,
+        }
     }
 
     fn from_source(source: Source<'a>) -> Result<RankBitmap<'a>> {
@@ -349,14 +380,20 @@ impl<'a> RankBitmap<'a> {
             || paged > 1
             || bitmap.paged && (bitmap.directory_len == 0 || bitmap.segments_len < 2);
         if missing || lengths.iter().any(|(used, there)| used > there) {
-            return Err(crate::file::malformed("the sections of the bitmap are shorter than its parameters say"));
+            return Err(crate::file::malformed(
+                "the sections of the bitmap are shorter than its parameters say",
+            ));
         }
         Ok(bitmap)
     }
 
     /// Rank at the start of a line (plain) or of a directory entry (paged), clamped to the arrays.
     fn rank_at(&self, view: View<'_>, at: usize) -> u64 {
-        let line = if self.paged { (view.directory[at] >> 16) as usize } else { at };
+        let line = if self.paged {
+            (view.directory[at] >> 16) as usize
+        } else {
+            at
+        };
         view.lines[line.min(view.lines.len() - 1)].0[0]
     }
 }
@@ -391,12 +428,19 @@ impl Search<u64> for RankBitmap<'_> {
             return None;
         }
         let view = self.view();
-        let count = if self.paged { view.directory.len() } else { view.lines.len() };
+        let count = if self.paged {
+            view.directory.len()
+        } else {
+            view.lines.len()
+        };
         let samples = &cast::keys::<u64>(self.samples.lines())[..self.samples_len];
         let sample = (position / SAMPLE) as usize;
         let bound = |sample: usize, or: usize| samples.get(sample).map_or(or, |&at| at as usize).min(count);
         // The last line or entry whose rank is at most the position.
-        let (mut low, mut high) = (bound(sample, 0), bound(sample + 1, count).saturating_add(1).min(count));
+        let (mut low, mut high) = (
+            bound(sample, 0),
+            bound(sample + 1, count).saturating_add(1).min(count),
+        );
         while high.saturating_sub(low) > 1 {
             let middle = low + (high - low) / 2;
             if self.rank_at(view, middle) <= position {
@@ -423,7 +467,10 @@ impl Search<u64> for RankBitmap<'_> {
             })
             .take_while(|(_, line)| line.0[0] <= position)
             .last()?;
-        let segment = view.segments.partition_point(|segment| segment[1] <= low as u64).checked_sub(1)?;
+        let segment = view
+            .segments
+            .partition_point(|segment| segment[1] <= low as u64)
+            .checked_sub(1)?;
         let [first, start] = view.segments[segment];
         // A segment's run starts with an entry without lines, which stands for the page before its first.
         let page = first.wrapping_add(low as u64 - start).wrapping_sub(1);
@@ -437,12 +484,16 @@ impl Search<u64> for RankBitmap<'_> {
     }
 
     fn for_each_upper_bound<F: FnMut(usize, u64)>(&self, queries: &[u64], mut each: F) {
-        self.for_each_rank(queries, |index, rank, present| each(index, rank.wrapping_add(present)));
+        self.for_each_rank(queries, |index, rank, present| {
+            each(index, rank.wrapping_add(present))
+        });
     }
 
     fn for_each_position<F: FnMut(usize, u64)>(&self, queries: &[u64], mut each: F) {
         // All ones where absent.
         const { assert!(NOT_FOUND == u64::MAX) }
-        self.for_each_rank(queries, |index, rank, present| each(index, rank | present.wrapping_sub(1)));
+        self.for_each_rank(queries, |index, rank, present| {
+            each(index, rank | present.wrapping_sub(1))
+        });
     }
 }

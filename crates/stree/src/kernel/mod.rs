@@ -108,7 +108,10 @@ impl Isa {
             return Ok(self);
         }
         let available: Vec<_> = Isa::available().map(Isa::name).collect();
-        Err(Error::NoSuchIsa { isa: self.name(), available: available.join(", ") })
+        Err(Error::NoSuchIsa {
+            isa: self.name(),
+            available: available.join(", "),
+        })
     }
 }
 
@@ -239,7 +242,14 @@ mod tests {
 
     fn answers(isa: Isa, line: &Line, needle: u64) -> Vec<usize> {
         let mut answers = Vec::new();
-        dispatch(isa, Everything { line, needle, answers: &mut answers });
+        dispatch(
+            isa,
+            Everything {
+                line,
+                needle,
+                answers: &mut answers,
+            },
+        );
         answers
     }
 
@@ -275,13 +285,19 @@ mod tests {
         assert_eq!(Scalar::ones_before(&line, 447), 3);
         assert_eq!(Scalar::below_u64::<0>(&[1, 2, 3, 4, 5, 6, 7, 8], 5, 0), 4);
         assert_eq!(Scalar::below_u64::<1>(&[1, 2, 3, 4, 5, 6, 7, 8], 5, 0), 3);
-        assert_eq!(Scalar::below_u64::<0>(&[u64::MAX, 0, 1, 2, 3, 4, 5, 6], 1 << 63, 1 << 63), 1);
+        assert_eq!(
+            Scalar::below_u64::<0>(&[u64::MAX, 0, 1, 2, 3, 4, 5, 6], 1 << 63, 1 << 63),
+            1
+        );
     }
 
     #[test]
     fn an_unavailable_set_is_named() {
         let absent = Isa::ALL.into_iter().find(|isa| !isa.is_available()).unwrap();
         let error = absent.checked().unwrap_err().to_string();
-        assert!(error.contains(absent.name()) && error.contains("scalar"), "{error}");
+        assert!(
+            error.contains(absent.name()) && error.contains("scalar"),
+            "{error}"
+        );
     }
 }

@@ -24,7 +24,10 @@ impl Vector for Neon {
             }
             vaddvq_u16(sum)
         };
-        let skipped: usize = lanes[..SKIP as usize].iter().map(|&lane| usize::from(lane < needle)).sum();
+        let skipped: usize = lanes[..SKIP as usize]
+            .iter()
+            .map(|&lane| usize::from(lane < needle))
+            .sum();
         usize::from(sum.wrapping_neg()) - skipped
     }
 
@@ -39,8 +42,10 @@ impl Vector for Neon {
             }
             vaddvq_u32(sum)
         };
-        let skipped: usize =
-            lanes[..SKIP as usize].iter().map(|&lane| usize::from((lane ^ flip) < needle)).sum();
+        let skipped: usize = lanes[..SKIP as usize]
+            .iter()
+            .map(|&lane| usize::from((lane ^ flip) < needle))
+            .sum();
         sum.wrapping_neg() as usize - skipped
     }
 
@@ -55,8 +60,10 @@ impl Vector for Neon {
             }
             vaddvq_u64(sum)
         };
-        let skipped: usize =
-            lanes[..SKIP as usize].iter().map(|&lane| usize::from((lane ^ flip) < needle)).sum();
+        let skipped: usize = lanes[..SKIP as usize]
+            .iter()
+            .map(|&lane| usize::from((lane ^ flip) < needle))
+            .sum();
         sum.wrapping_neg() as usize - skipped
     }
 

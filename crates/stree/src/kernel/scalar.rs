@@ -9,17 +9,26 @@ pub(crate) struct Scalar;
 impl Vector for Scalar {
     #[inline(always)]
     fn below_u16<const SKIP: u32>(line: &Line, needle: u16) -> usize {
-        cast::u16_lanes(line)[SKIP as usize..].iter().map(|&lane| usize::from(lane < needle)).sum()
+        cast::u16_lanes(line)[SKIP as usize..]
+            .iter()
+            .map(|&lane| usize::from(lane < needle))
+            .sum()
     }
 
     #[inline(always)]
     fn below_u32<const SKIP: u32>(lanes: &[u32; 16], needle: u32, flip: u32) -> usize {
-        lanes[SKIP as usize..].iter().map(|&lane| usize::from((lane ^ flip) < needle)).sum()
+        lanes[SKIP as usize..]
+            .iter()
+            .map(|&lane| usize::from((lane ^ flip) < needle))
+            .sum()
     }
 
     #[inline(always)]
     fn below_u64<const SKIP: u32>(lanes: &[u64; 8], needle: u64, flip: u64) -> usize {
-        lanes[SKIP as usize..].iter().map(|&lane| usize::from((lane ^ flip) < needle)).sum()
+        lanes[SKIP as usize..]
+            .iter()
+            .map(|&lane| usize::from((lane ^ flip) < needle))
+            .sum()
     }
 
     #[inline(always)]

@@ -51,7 +51,13 @@ impl<K: Key> Default for TreeBuilder<K> {
 impl<K: Key> TreeBuilder<K> {
     /// An empty builder of one thread.
     pub fn new() -> TreeBuilder<K> {
-        TreeBuilder { threads: 1, widths: Widths::default(), column: None, len: 0, last: None }
+        TreeBuilder {
+            threads: 1,
+            widths: Widths::default(),
+            column: None,
+            len: 0,
+            last: None,
+        }
     }
 
     /// Uses so many threads to build the levels.
@@ -111,7 +117,13 @@ impl<K: Key> TreeBuilder<K> {
         });
         let (nodes, levels) = self.build(&cast::keys(store.lines())[..self.len], 0)?;
         let column = Column::Stored { store, len: self.len };
-        Ok(SearchTree { column, skip: 0, nodes: Store::Owned(nodes), levels, isa: Isa::best() })
+        Ok(SearchTree {
+            column,
+            skip: 0,
+            nodes: Store::Owned(nodes),
+            levels,
+            isa: Isa::best(),
+        })
     }
 
     /// The tree over a column that stays where it is. O(keys / 8) to build, and O(keys) to check their order.
@@ -126,7 +138,13 @@ impl<K: Key> TreeBuilder<K> {
         let skip = column.as_ptr() as usize % 64 / size_of::<K>();
         let (nodes, levels) = self.build(column, skip)?;
         let column = Column::Borrowed(column);
-        Ok(SearchTree { column, skip, nodes: Store::Owned(nodes), levels, isa: Isa::best() })
+        Ok(SearchTree {
+            column,
+            skip,
+            nodes: Store::Owned(nodes),
+            levels,
+            isa: Isa::best(),
+        })
     }
 
     /// The tree with a copy of a column, on huge pages.
@@ -168,7 +186,11 @@ impl<K: Key> TreeBuilder<K> {
         let mut start = 0;
         for (width, nodes) in built.iter().rev() {
             all.lines_mut()[start..start + nodes.len()].copy_from_slice(nodes.lines());
-            levels.push(Level { start, nodes: nodes.len(), width: *width });
+            levels.push(Level {
+                start,
+                nodes: nodes.len(),
+                width: *width,
+            });
             start += nodes.len();
         }
         Ok((all, levels))
@@ -225,10 +247,13 @@ impl<K: Key> TreeBuilder<K> {
             let fill = &fill;
             std::thread::scope(|scope| {
                 let parts = level.lines_mut().chunks_mut(part).enumerate();
-                let threads: Vec<_> =
-                    parts.map(|(index, nodes)| scope.spawn(move || fill(index * part, nodes))).collect();
+                let threads: Vec<_> = parts
+                    .map(|(index, nodes)| scope.spawn(move || fill(index * part, nodes)))
+                    .collect();
                 let results = threads.into_iter().map(|thread| thread.join());
-                results.map(|astray| astray.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).sum()
+                results
+                    .map(|astray| astray.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+                    .sum()
             })
         };
         Ok((level, astray))
@@ -258,12 +283,19 @@ impl<'a, K: Key> SearchTree<'a, K> {
 }
 
 fn unsorted(position: usize) -> Error {
-    Error::Unsorted { position: position as u64, why: "it is below the one before it" }
+    Error::Unsorted {
+        position: position as u64,
+        why: "it is below the one before it",
+    }
 }
 
 /// Position of the first key that is below the one before it.
 pub(crate) fn first_descent<K: Key>(keys: &[K], threads: usize) -> Option<usize> {
-    let descent = |keys: &[K]| keys.windows(2).position(|pair| pair[0] > pair[1]).map(|at| at + 1);
+    let descent = |keys: &[K]| {
+        keys.windows(2)
+            .position(|pair| pair[0] > pair[1])
+            .map(|at| at + 1)
+    };
     let part = keys.len().div_ceil(threads.max(1)).max(1 << 16);
     if part >= keys.len() {
         return descent(keys);
@@ -277,7 +309,9 @@ pub(crate) fn first_descent<K: Key>(keys: &[K], threads: usize) -> Option<usize>
             })
             .collect();
         let results = threads.into_iter().map(|thread| thread.join());
-        results.filter_map(|found| found.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).min()
+        results
+            .filter_map(|found| found.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .min()
     })
 }
 
@@ -287,7 +321,10 @@ fn fill_node<K: Key>(width: Width, node: &mut Line, keys: &[K], separators: &[us
     *node = Line([u64::MAX; 8]);
     let largest_left = |right: &usize| keys[right - 1].ordered();
     if width == Width::Bits64 {
-        node.0.iter_mut().zip(separators).for_each(|(lane, right)| *lane = largest_left(right));
+        node.0
+            .iter_mut()
+            .zip(separators)
+            .for_each(|(lane, right)| *lane = largest_left(right));
         return 0;
     }
     let (Some(first), Some(last)) = (separators.first(), separators.last()) else {
@@ -343,12 +380,24 @@ mod tests {
         keys[200_000] = 7;
         for threads in [1, 2, 3] {
             let error = TreeBuilder::new().threads(threads).over(&keys).unwrap_err();
-            assert!(matches!(error, Error::Unsorted { position: 200_000, .. }), "{error}");
+            assert!(
+                matches!(
+                    error,
+                    Error::Unsorted {
+                        position: 200_000,
+                        ..
+                    }
+                ),
+                "{error}"
+            );
         }
         let mut builder = TreeBuilder::new();
         builder.push(3i32).unwrap();
         builder.push(3).unwrap();
-        assert!(matches!(builder.push(2), Err(Error::Unsorted { position: 2, .. })));
+        assert!(matches!(
+            builder.push(2),
+            Err(Error::Unsorted { position: 2, .. })
+        ));
         assert_eq!(builder.finish().unwrap().upper_bound(3), 2);
     }
 
@@ -357,7 +406,12 @@ mod tests {
         let keys: Vec<u64> = (0..400_000u64).map(|key| key * key / 7).collect();
         let bytes = |threads| {
             let mut bytes = Vec::new();
-            TreeBuilder::new().threads(threads).copied(&keys).unwrap().write_to(&mut bytes).unwrap();
+            TreeBuilder::new()
+                .threads(threads)
+                .copied(&keys)
+                .unwrap()
+                .write_to(&mut bytes)
+                .unwrap();
             bytes
         };
         assert!(bytes(1) == bytes(3));

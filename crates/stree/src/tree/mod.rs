@@ -40,6 +40,7 @@
 
 mod build;
 
+pub(crate) use build::first_descent;
 pub use build::{TreeBuilder, Widths};
 
 use crate::error::Result;
@@ -90,7 +91,10 @@ pub struct SearchTree<'a, K: Key> {
 enum Column<'a, K> {
     Borrowed(&'a [K]),
     /// In lines, after `skip` places.
-    Stored { store: Store<'a>, len: usize },
+    Stored {
+        store: Store<'a>,
+        len: usize,
+    },
 }
 
 /// Width of a level's separators.
@@ -139,9 +143,7 @@ fn child<V: Vector>(width: Width, node: &Line, query: u64) -> usize {
     let offset = query.saturating_sub(header & !63) >> (header & 63);
     match width {
         Width::Bits16 => V::below_u16::<4>(node, offset.min(u64::from(u16::MAX)) as u16),
-        Width::Bits32 => {
-            V::below_u32::<2>(cast::u32_lanes(node), offset.min(u64::from(u32::MAX)) as u32, 0)
-        }
+        Width::Bits32 => V::below_u32::<2>(cast::u32_lanes(node), offset.min(u64::from(u32::MAX)) as u32, 0),
         Width::Bits64 => V::below_u64::<0>(&node.0, query, 0),
     }
 }
@@ -166,7 +168,9 @@ impl<'v, K: Key> View<'v, K> {
     /// keys that come in are all below or all not below every query that is sent there, so counting stays right.
     #[inline(always)]
     fn window(&self, leaf: usize) -> usize {
-        (leaf * K::PER_LINE).saturating_sub(self.skip).min(self.keys.len() - K::PER_LINE)
+        (leaf * K::PER_LINE)
+            .saturating_sub(self.skip)
+            .min(self.keys.len() - K::PER_LINE)
     }
 
     /// Node or leaf below a node.
@@ -174,7 +178,10 @@ impl<'v, K: Key> View<'v, K> {
     fn descend<V: Vector>(&self, depth: usize, node: usize, query: u64) -> usize {
         let level = &self.levels[depth];
         let line = &self.nodes[level.start + node];
-        let below = self.levels.get(depth + 1).map_or(self.leaves(), |below| below.nodes);
+        let below = self
+            .levels
+            .get(depth + 1)
+            .map_or(self.leaves(), |below| below.nodes);
         (node * level.width.fanout() + child::<V>(level.width, line, query)).min(below - 1)
     }
 
@@ -183,14 +190,21 @@ impl<'v, K: Key> View<'v, K> {
     fn leaf<V: Vector>(&self, leaf: usize, query: u64) -> (usize, bool) {
         let start = self.window(leaf);
         let below = below_window::<K, V>(&self.keys[start..start + K::PER_LINE], query);
-        (start + below, below == K::PER_LINE && start + below < self.keys.len())
+        (
+            start + below,
+            below == K::PER_LINE && start + below < self.keys.len(),
+        )
     }
 
     /// First position from `from` on whose key is not below the query, by doubling steps. O(log distance).
     #[inline(always)]
     fn gallop(&self, from: usize, query: u64) -> usize {
         let (mut low, mut step) = (from, 1);
-        while self.keys.get(low + step - 1).is_some_and(|key| key.ordered() < query) {
+        while self
+            .keys
+            .get(low + step - 1)
+            .is_some_and(|key| key.ordered() < query)
+        {
             low += step;
             step *= 2;
         }
@@ -201,7 +215,10 @@ impl<'v, K: Key> View<'v, K> {
     /// Lower bound among fewer keys than a line holds.
     #[inline(always)]
     fn tiny(&self, query: u64) -> usize {
-        self.keys.iter().map(|key| usize::from(key.ordered() < query)).sum()
+        self.keys
+            .iter()
+            .map(|key| usize::from(key.ordered() < query))
+            .sum()
     }
 }
 
@@ -215,7 +232,11 @@ struct One<'v, 'o, K> {
 impl<K: Key> Batch for One<'_, '_, K> {
     #[inline(always)]
     fn run<V: Vector>(self) {
-        let One { view, query, position } = self;
+        let One {
+            view,
+            query,
+            position,
+        } = self;
         if view.keys.len() < K::PER_LINE {
             *position = view.tiny(query);
             return;
@@ -264,8 +285,14 @@ impl Schedule {
         let mut starts = [0; PARAMS];
         let stages = view.levels.len() - near + 2;
         for stage in 1..stages {
-            let bytes = view.levels.get(near + stage - 1).map_or(size_of_val(view.keys), |level| level.nodes * 64);
-            let delay = DELAYS.iter().find(|(limit, _)| bytes <= *limit).map_or(1, |&(_, delay)| delay);
+            let bytes = view
+                .levels
+                .get(near + stage - 1)
+                .map_or(size_of_val(view.keys), |level| level.nodes * 64);
+            let delay = DELAYS
+                .iter()
+                .find(|(limit, _)| bytes <= *limit)
+                .map_or(1, |&(_, delay)| delay);
             starts[stage] = starts[stage - 1] + delay;
         }
         Schedule { near, starts, stages }
@@ -276,17 +303,29 @@ impl<K: Key, F: FnMut(usize, usize, bool), const UPPER: bool> Wavefront<'_, '_, 
     /// What is searched for: with `UPPER`, the first key that is not below the successor of the query.
     #[inline(always)]
     fn needle(query: K) -> u64 {
-        if UPPER { query.ordered() + u64::from(query != K::MAX) } else { query.ordered() }
+        if UPPER {
+            query.ordered() + u64::from(query != K::MAX)
+        } else {
+            query.ordered()
+        }
     }
 
     #[inline(always)]
     fn answer(&mut self, index: usize, position: usize) {
         let query = self.queries[index];
         if UPPER {
-            let position = if query == K::MAX { self.view.keys.len() } else { position };
+            let position = if query == K::MAX {
+                self.view.keys.len()
+            } else {
+                position
+            };
             (self.each)(index, position, false);
         } else {
-            (self.each)(index, position, self.view.keys.get(position).is_some_and(|&key| key == query));
+            (self.each)(
+                index,
+                position,
+                self.view.keys.get(position).is_some_and(|&key| key == query),
+            );
         }
     }
 }
@@ -303,13 +342,21 @@ impl<K: Key, F: FnMut(usize, usize, bool), const UPPER: bool> Batch for Wavefron
         }
         let Schedule { near, starts, stages } = Schedule::new(&view);
         let ring = (starts[stages - 1] + 1).next_power_of_two();
-        let mut groups = vec![Group { queries: [0; GROUP], places: [0; GROUP] }; ring];
+        let mut groups = vec![
+            Group {
+                queries: [0; GROUP],
+                places: [0; GROUP]
+            };
+            ring
+        ];
         let mut waiting = [(0usize, 0usize); QUEUE];
         let mut waiting_len = 0;
         let total = queries.len().div_ceil(GROUP);
         for step in 0..total + starts[stages - 1] {
             for stage in (0..stages).rev() {
-                let Some(number) = step.checked_sub(starts[stage]).filter(|&number| number < total) else { continue };
+                let Some(number) = step.checked_sub(starts[stage]).filter(|&number| number < total) else {
+                    continue;
+                };
                 let group = &mut groups[number & (ring - 1)];
                 if stage == stages - 1 {
                     let first = number * GROUP;
@@ -347,9 +394,15 @@ impl<K: Key, F: FnMut(usize, usize, bool), const UPPER: bool> Batch for Wavefron
                 let depth = near + stage;
                 if let Some(level) = view.levels.get(depth) {
                     let nodes = &view.nodes[level.start..];
-                    group.places.iter().for_each(|&node| prefetch_ref(nodes.as_ptr().wrapping_add(node)));
+                    group
+                        .places
+                        .iter()
+                        .for_each(|&node| prefetch_ref(nodes.as_ptr().wrapping_add(node)));
                 } else {
-                    group.places.iter().for_each(|&leaf| prefetch_ref(&raw const view.keys[view.window(leaf)]));
+                    group
+                        .places
+                        .iter()
+                        .for_each(|&leaf| prefetch_ref(&raw const view.keys[view.window(leaf)]));
                 }
             }
         }
@@ -367,7 +420,10 @@ fn walk<K: Key, V: Vector>(view: &View<'_, K>, depth: usize, group: &mut Group) 
         ($width:expr) => {{
             let level = view.levels[depth];
             let nodes = &view.nodes[level.start..level.start + level.nodes];
-            let below = view.levels.get(depth + 1).map_or(view.leaves(), |below| below.nodes);
+            let below = view
+                .levels
+                .get(depth + 1)
+                .map_or(view.leaves(), |below| below.nodes);
             for lane in 0..GROUP {
                 let node = group.places[lane];
                 let child = child::<V>($width, &nodes[node], group.queries[lane]);
@@ -392,12 +448,24 @@ impl<'a, K: Key> SearchTree<'a, K> {
     }
 
     fn view(&self) -> View<'_, K> {
-        View { keys: self.keys(), skip: self.skip, nodes: self.nodes.lines(), levels: &self.levels }
+        View {
+            keys: self.keys(),
+            skip: self.skip,
+            nodes: self.nodes.lines(),
+            levels: &self.levels,
+        }
     }
 
     fn find(&self, query: u64) -> usize {
         let mut position = 0;
-        dispatch(self.isa, One { view: self.view(), query, position: &mut position });
+        dispatch(
+            self.isa,
+            One {
+                view: self.view(),
+                query,
+                position: &mut position,
+            },
+        );
         position
     }
 
@@ -408,7 +476,10 @@ impl<'a, K: Key> SearchTree<'a, K> {
 
     /// Bits per separator of each level, root first.
     pub fn widths(&self) -> Vec<u32> {
-        self.levels.iter().map(|level| level.width.bits() as u32).collect()
+        self.levels
+            .iter()
+            .map(|level| level.width.bits() as u32)
+            .collect()
     }
 
     /// Which pages its levels and its own column lie on.
@@ -435,7 +506,10 @@ impl<'a, K: Key> SearchTree<'a, K> {
             params,
             sections: vec![
                 Section::lines(self.nodes.lines()),
-                Section { front: self.skip * size_of::<K>(), body: cast::key_bytes(keys) },
+                Section {
+                    front: self.skip * size_of::<K>(),
+                    body: cast::key_bytes(keys),
+                },
             ],
         }
     }
@@ -457,16 +531,28 @@ impl<'a, K: Key> SearchTree<'a, K> {
             let level = (param >> 8) as usize;
             let end = level.checked_add(start).filter(|&end| end <= nodes.lines().len());
             let (Some(width), Some(end), 1..) = (width, end, level) else {
-                return Err(malformed("the level table names an unknown width or more nodes than there are"));
+                return Err(malformed(
+                    "the level table names an unknown width or more nodes than there are",
+                ));
             };
-            levels.push(Level { start, nodes: level, width });
+            levels.push(Level {
+                start,
+                nodes: level,
+                width,
+            });
             start = end;
         }
         if count > PARAMS - LEVEL_TABLE {
             return Err(malformed(format!("{count} levels")));
         }
         let column = Column::Stored { store, len };
-        Ok(SearchTree { column, skip, nodes, levels, isa: Isa::best() })
+        Ok(SearchTree {
+            column,
+            skip,
+            nodes,
+            levels,
+            isa: Isa::best(),
+        })
     }
 }
 
@@ -474,7 +560,14 @@ file_methods!(SearchTree<'a, K: Key>);
 
 impl<K: Key> SearchTree<'_, K> {
     fn wavefront<F: FnMut(usize, usize, bool), const UPPER: bool>(&self, queries: &[K], each: F) {
-        dispatch(self.isa, Wavefront::<_, _, UPPER> { view: self.view(), queries, each });
+        dispatch(
+            self.isa,
+            Wavefront::<_, _, UPPER> {
+                view: self.view(),
+                queries,
+                each,
+            },
+        );
     }
 }
 
@@ -492,7 +585,11 @@ impl<K: Key> Search<K> for SearchTree<'_, K> {
     }
 
     fn upper_bound(&self, key: K) -> u64 {
-        if key == K::MAX { self.len() } else { self.find(key.ordered() + 1) as u64 }
+        if key == K::MAX {
+            self.len()
+        } else {
+            self.find(key.ordered() + 1) as u64
+        }
     }
 
     fn position(&self, key: K) -> Option<u64> {

@@ -19,13 +19,19 @@ pub fn check<Q: Copy + Ord + Sync + std::fmt::Debug, S: Search<Q>>(index: &S, ke
         assert_eq!(index.position(q), position(q), "position of {q:?}, {isa:?}");
         assert_eq!(index.contains(q), position(q).is_some());
         assert_eq!(index.predecessor(q), upper(q).checked_sub(1));
-        assert_eq!(index.successor(q), Some(lower(q)).filter(|&at| at < keys.len() as u64));
+        assert_eq!(
+            index.successor(q),
+            Some(lower(q)).filter(|&at| at < keys.len() as u64)
+        );
     }
     for pair in queries.windows(2).take(20) {
         let range = index.range(pair[0]..pair[1]);
         assert_eq!(range, lower(pair[0])..lower(pair[1]).max(lower(pair[0])));
     }
-    for at in (0..keys.len()).step_by(1 + keys.len() / 97).chain(keys.len().checked_sub(1)) {
+    for at in (0..keys.len())
+        .step_by(1 + keys.len() / 97)
+        .chain(keys.len().checked_sub(1))
+    {
         assert_eq!(index.select(at as u64), Some(keys[at]), "select {at}");
     }
     assert_eq!(index.select(keys.len() as u64), None);
@@ -39,12 +45,22 @@ pub fn check<Q: Copy + Ord + Sync + std::fmt::Debug, S: Search<Q>>(index: &S, ke
         let queries = &queries[queries.len() - length..];
         let mut out = vec![1; length];
         index.lower_bound_into(queries, &mut out);
-        assert!(queries.iter().zip(&out).all(|(&q, &at)| at == lower(q)), "lower bounds, {isa:?}, {length}");
+        assert!(
+            queries.iter().zip(&out).all(|(&q, &at)| at == lower(q)),
+            "lower bounds, {isa:?}, {length}"
+        );
         index.upper_bound_into(queries, &mut out);
-        assert!(queries.iter().zip(&out).all(|(&q, &at)| at == upper(q)), "upper bounds, {isa:?}, {length}");
+        assert!(
+            queries.iter().zip(&out).all(|(&q, &at)| at == upper(q)),
+            "upper bounds, {isa:?}, {length}"
+        );
         index.position_into(queries, &mut out);
         for (&q, &at) in queries.iter().zip(&out) {
-            assert_eq!(at, position(q).unwrap_or(NOT_FOUND), "position of {q:?}, {isa:?}, batch of {length}");
+            assert_eq!(
+                at,
+                position(q).unwrap_or(NOT_FOUND),
+                "position of {q:?}, {isa:?}, batch of {length}"
+            );
         }
         index.gather_into(queries, &payload, 7, &mut out);
         for (&q, &found) in queries.iter().zip(&out) {
@@ -53,7 +69,12 @@ pub fn check<Q: Copy + Ord + Sync + std::fmt::Debug, S: Search<Q>>(index: &S, ke
     }
     let mut out = vec![1; queries.len()];
     index.position_parallel(queries, &mut out, 3);
-    assert!(queries.iter().zip(&out).all(|(&q, &at)| at == position(q).unwrap_or(NOT_FOUND)));
+    assert!(
+        queries
+            .iter()
+            .zip(&out)
+            .all(|(&q, &at)| at == position(q).unwrap_or(NOT_FOUND))
+    );
     index.lower_bound_parallel(queries, &mut out, 2);
     assert!(queries.iter().zip(&out).all(|(&q, &at)| at == lower(q)));
 }
@@ -63,7 +84,10 @@ pub fn queries_for<K: Key>(keys: &[K], strays: &[u64]) -> Vec<K> {
     let mut queries = vec![K::MIN, K::MAX];
     for key in keys.iter().step_by(1 + keys.len() / 1000) {
         let bits = key.ordered();
-        let (below, above) = (bits.saturating_sub(1), bits.saturating_add(1).min(K::MAX.ordered()));
+        let (below, above) = (
+            bits.saturating_sub(1),
+            bits.saturating_add(1).min(K::MAX.ordered()),
+        );
         queries.extend([*key, K::from_ordered(below), K::from_ordered(above)]);
     }
     queries.extend(strays.iter().map(|&bits| K::from_ordered(bits)));
@@ -128,7 +152,11 @@ pub fn keys_of<K: Key>(shape: Shape, count: usize, seed: u64) -> Vec<K> {
                     at
                 }
                 Shape::Runs => {
-                    let gap = if next() % 50 == 0 { 1 << (next() % (K::BITS as u64 - 8)) } else { 1 };
+                    let gap = if next() % 50 == 0 {
+                        1 << (next() % (K::BITS as u64 - 8))
+                    } else {
+                        1
+                    };
                     at = at.saturating_add(gap).min(top);
                     at
                 }
@@ -142,7 +170,11 @@ pub fn keys_of<K: Key>(shape: Shape, count: usize, seed: u64) -> Vec<K> {
                     }
                 }
             };
-            K::from_ordered(if K::BITS == 32 && matches!(shape, Shape::Uniform) { bits >> 32 } else { bits })
+            K::from_ordered(if K::BITS == 32 && matches!(shape, Shape::Uniform) {
+                bits >> 32
+            } else {
+                bits
+            })
         })
         .collect();
     keys.sort_unstable();
