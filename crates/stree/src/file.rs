@@ -416,8 +416,17 @@ pub fn verify(bytes: &[u8]) -> Result<FileInfo> {
 
 /// Gives an index its file methods, in terms of its `parts` and `from_source`.
 macro_rules! file_methods {
-    ($index:ident < $life:lifetime $(, $parameter:ident : $bound:path)? >) => {
-        impl<$life $(, $parameter: $bound)?> $index<$life $(, $parameter)?> {
+    ($index:ident < $life:lifetime >) => {
+        $crate::file::file_methods!($index<$life>, [], []);
+    };
+    ($index:ident < $life:lifetime, $parameter:ident : $bound:path >) => {
+        $crate::file::file_methods!($index<$life>, [$parameter: $bound], [$parameter]);
+    };
+    ($index:ident < $life:lifetime, const $parameter:ident : $type:ty >) => {
+        $crate::file::file_methods!($index<$life>, [const $parameter: $type], [$parameter]);
+    };
+    ($index:ident < $life:lifetime >, [$($generics:tt)*], [$($parameters:tt)*]) => {
+        impl<$life, $($generics)*> $index<$life, $($parameters)*> {
             /// Uses an index that lies in `bytes`, as written by [`write_to`](Self::write_to), in place. O(1).
             ///
             /// # Errors
@@ -461,7 +470,7 @@ macro_rules! file_methods {
             }
         }
 
-        impl$(<$parameter: $bound>)? $index<'static $(, $parameter)?> {
+        impl<$($generics)*> $index<'static, $($parameters)*> {
             /// Maps a file that was [`save`](Self::save)d. O(1): nothing but the header is read.
             ///
             /// The file must not be changed while it is mapped; replacing it by a rename, as `save` does, is fine.

@@ -3,6 +3,7 @@
 
 pub mod bitmap;
 pub mod buckets;
+pub mod digest;
 mod error;
 pub mod file;
 mod kernel;
@@ -14,6 +15,7 @@ pub mod tree;
 
 pub use bitmap::{BitmapCollector, RankBitmap, RankBitmapBuilder};
 pub use buckets::{BucketBuilder, BucketIndex};
+pub use digest::DigestIndex;
 pub use error::{Error, Result};
 pub use file::{FileInfo, Kind, describe, verify};
 pub use kernel::{Isa, Line, prefetch};
