@@ -1,1 +1,25 @@
-//! Static search trees: sorted keys to positions.
+//! Static search trees.
+#![deny(unsafe_code)]
+
+pub mod bitmap;
+pub mod buckets;
+pub mod digest;
+mod error;
+pub mod file;
+mod kernel;
+mod key;
+mod memory;
+mod place;
+mod search;
+pub mod tree;
+
+pub use bitmap::{BitmapCollector, RankBitmap, RankBitmapBuilder};
+pub use buckets::{BucketBuilder, BucketIndex};
+pub use digest::DigestIndex;
+pub use error::{Error, Result};
+pub use file::{FileInfo, Kind, describe, verify};
+pub use kernel::{Isa, Line, prefetch};
+pub use key::Key;
+pub use memory::{Advice, LineBuffer, PageReport};
+pub use search::{NOT_FOUND, Search};
+pub use tree::{SearchTree, TreeBuilder, Widths};
