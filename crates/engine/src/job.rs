@@ -414,13 +414,7 @@ impl Blob {
         Blob {
             file: None,
             path: PathBuf::new(),
-            entry: BlobEntry {
-                number: 0,
-                offset: 0,
-                header_size: 0,
-                data_size: 0,
-                index: None,
-            },
+            entry: BlobEntry::default(),
             stage: Stage::Planned,
             buffer: ReadBuffer::default(),
             message: Vec::new(),
@@ -526,6 +520,11 @@ impl Blob {
             self.stage = Stage::Decoded;
         }
         Ok(&self.block)
+    }
+
+    /// The block that [`Blob::block`] has decompressed; an empty one before that.
+    pub fn decoded(&self) -> &Block {
+        &self.block
     }
 
     /// The index record: the header's, or from the decoded block where it has none.

@@ -14,6 +14,7 @@
 
 mod error;
 mod file;
+mod ids;
 mod job;
 mod output;
 mod plan;
@@ -23,6 +24,7 @@ mod summary;
 
 pub use error::{Error, Fault, KernelResult, Malformed, Result};
 pub use file::{ReadBuffer, ReadFile};
+pub use ids::{IdSet, IdSets};
 pub use job::{Blob, Job, JobOptions, Pass, format_duration, output_header};
 pub use output::{OutputOptions, Sink, TaskOutput};
 pub use plan::{BlobEntry, FrameStream, Input, Plan, merge_headers};

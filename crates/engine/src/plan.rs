@@ -10,11 +10,12 @@
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use osmill_model::KindSet;
 use osmill_pbf::{
-    BlobHeader, BlobType, Decompressor, FileHeader, FrameError, IndexRecord, MAX_BLOB_HEADER_SIZE,
-    parse_blob, parse_header_length,
+    BlobHeader, BlobType, Codec, Decompressor, FileHeader, FrameError, IndexRecord, MAX_BLOB_HEADER_SIZE,
+    parse_blob, parse_header_length, peek_blob,
 };
 
 use crate::error::{Error, Malformed, Result};
@@ -22,7 +23,7 @@ use crate::file::{ReadBuffer, ReadFile, read_full};
 use crate::sniff::Sniffed;
 
 /// A data blob of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct BlobEntry {
     /// Number of the blob in its file, counted from 0, headers and unknown blobs included.
     pub number: u64,
@@ -32,6 +33,10 @@ pub struct BlobEntry {
     pub header_size: u32,
     /// Bytes of the Blob message.
     pub data_size: u32,
+    /// How the blob is compressed, if its first bytes tell.
+    pub codec: Option<Codec>,
+    /// Bytes of the uncompressed block, if the first bytes tell.
+    pub raw_size: Option<u32>,
     /// What is in the blob, if that is known.
     pub index: Option<IndexRecord>,
 }
@@ -70,6 +75,15 @@ fn classify(header: &BlobHeader<'_>) -> (FrameKind, Option<IndexRecord>) {
             (FrameKind::Data, header.index_data.and_then(decode))
         }
         BlobType::Other(_) => (FrameKind::Other, None),
+    }
+}
+
+/// Codec and uncompressed size, from the first bytes of a Blob message of `size` bytes.
+fn peek(prefix: &[u8], size: usize) -> (Option<Codec>, Option<u32>) {
+    match peek_blob(prefix, size) {
+        Some((Codec::Raw, _, data)) => (Some(Codec::Raw), u32::try_from(data.len()).ok()),
+        Some((codec, raw_size, _)) => (Some(codec), raw_size.and_then(|size| u32::try_from(size).ok())),
+        None => (None, None),
     }
 }
 
@@ -113,11 +127,14 @@ fn read_frame_header(
         return truncated(left, frame_size);
     }
     let (kind, index) = classify(&header);
+    let (codec, raw_size) = peek(&buffer.as_slice()[4 + length..], header.data_size);
     let entry = BlobEntry {
         number: 0,
         offset,
         header_size: 4 + length as u32,
         data_size: header.data_size as u32,
+        codec,
+        raw_size,
         index,
     };
     Ok(Ok(Some((kind, entry))))
@@ -126,7 +143,7 @@ fn read_frame_header(
 /// A file to read, opened, with its header checked.
 #[derive(Debug)]
 pub struct Input {
-    file: ReadFile,
+    file: Arc<ReadFile>,
     /// Whether the file is a copy of standard input.
     spooled: bool,
 }
@@ -160,11 +177,14 @@ impl Input {
         } else {
             ReadFile::open(path, direct)?
         };
-        Ok(Input { file, spooled })
+        Ok(Input {
+            file: Arc::new(file),
+            spooled,
+        })
     }
 
     /// The file.
-    pub fn file(&self) -> &ReadFile {
+    pub fn file(&self) -> &Arc<ReadFile> {
         &self.file
     }
 
@@ -582,11 +602,14 @@ impl<R: Read> FrameStream<R> {
         }
         message.resize(header.data_size, 0);
         self.read(message, 4 + length)?;
+        let (codec, raw_size) = peek(message, header.data_size);
         let entry = BlobEntry {
             number: self.number,
             offset: self.offset,
             header_size: 4 + length as u32,
             data_size: header.data_size as u32,
+            codec,
+            raw_size,
             index,
         };
         self.number += 1;

@@ -189,6 +189,11 @@ impl Block {
         self.scale.date_granularity
     }
 
+    /// The time of a raw timestamp of the block.
+    pub fn timestamp(&self, raw: i64) -> Result<Timestamp, BlockError> {
+        Ok(self.scale.timestamp(raw)?)
+    }
+
     /// How many strings the string table has. O(strings) at the first use of a block's strings.
     pub fn string_count(&self) -> Result<usize, BlockError> {
         Ok(self.strings()?.len())

@@ -60,6 +60,18 @@ impl MetadataFields {
         visible: false,
     };
 
+    /// The metadata with what is not kept made absent.
+    pub fn filter(self, metadata: Metadata<'_>) -> Metadata<'_> {
+        Metadata {
+            version: metadata.version.filter(|_| self.version),
+            timestamp: metadata.timestamp.filter(|_| self.timestamp),
+            changeset: metadata.changeset.filter(|_| self.changeset),
+            uid: metadata.uid.filter(|_| self.uid),
+            user: metadata.user.filter(|_| self.user),
+            visible: metadata.visible.filter(|_| self.visible),
+        }
+    }
+
     fn apply(self, metadata: RawMetadata) -> RawMetadata {
         RawMetadata {
             version: metadata.version.filter(|_| self.version),

@@ -18,14 +18,21 @@ pub struct DenseNodes<'a> {
     info: Option<DenseInfo<'a>>,
 }
 
-/// The columns of a DenseInfo message. An absent column is empty.
+/// The metadata columns of dense nodes, as they are in the file. An absent column is empty; any other has a
+/// value for each node.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct DenseInfo<'a> {
+pub struct DenseInfo<'a> {
+    /// Versions, not delta-coded; -1 where none is known.
     pub versions: Varints<'a>,
+    /// Times in units of the block's date granularity.
     pub timestamps: Deltas<'a>,
+    /// Changeset numbers.
     pub changesets: Deltas<'a>,
+    /// User numbers.
     pub uids: Deltas<'a>,
+    /// User names as string numbers.
     pub user_sids: Deltas<'a>,
+    /// 0 where the node is deleted.
     pub visibles: Varints<'a>,
 }
 
@@ -168,6 +175,16 @@ impl<'a> DenseNodes<'a> {
     /// The columns of latitudes and longitudes, in the block's own units.
     pub fn raw_locations(&self) -> (Deltas<'a>, Deltas<'a>) {
         (self.lats, self.lons)
+    }
+
+    /// The metadata columns.
+    pub fn info(&self) -> Option<DenseInfo<'a>> {
+        self.info
+    }
+
+    /// The column of tags: for each node string numbers of keys and values in turn, then 0.
+    pub fn tag_column(&self) -> Varints<'a> {
+        self.tags
     }
 
     /// Whether no node has a tag.

@@ -6,7 +6,7 @@
 //! uid as 0, time, user and location as nothing. Characters outside a list of plain ones are written as
 //! `%hex%`. Bytes that are not UTF-8 are replaced by U+FFFD, since the format is text.
 
-use osmill_model::{Location, Timestamp, format_coordinate};
+use osmill_model::{Location, Metadata, Timestamp, format_coordinate};
 use osmill_pbf::{Block, BlockError, Element};
 
 /// Appends a line for each element of the block. Gives the number of nodes, ways and relations.
@@ -22,7 +22,15 @@ pub fn write_block(block: &Block, out: &mut Vec<u8>) -> Result<[u32; 3], BlockEr
 
 /// Appends the line of one element, line feed included.
 pub fn write_element(element: &Element<'_>, out: &mut Vec<u8>) -> Result<(), BlockError> {
-    let metadata = element.metadata()?;
+    write_element_as(element, &element.metadata()?, out)
+}
+
+/// Appends the line of one element with other metadata than its own.
+pub fn write_element_as(
+    element: &Element<'_>,
+    metadata: &Metadata<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), BlockError> {
     out.push(element.kind().letter() as u8);
     push_int(out, element.id());
     out.extend_from_slice(b" v");
@@ -161,7 +169,7 @@ fn push_escaped_char(out: &mut Vec<u8>, c: char) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use osmill_model::{ElementId, Kind, Member, Metadata, Tag};
+    use osmill_model::{ElementId, Kind, Member, Tag};
     use osmill_pbf::BlockBuilder;
     use proptest::prelude::*;
 
