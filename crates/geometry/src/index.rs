@@ -32,7 +32,8 @@
 //!
 //! Long edges touch many cells. A grid is made only if the number of edges in all leaves stays below a fixed
 //! multiple of the number of edges given (`EDGE_COPIES`), and coarser otherwise, so that memory and time
-//! are linear in the input whatever it looks like; only lookups get slower for hostile input.
+//! are linear in the input whatever it looks like; the lists of regions are bounded in the same way. Only
+//! lookups get slower for hostile input.
 
 mod build;
 
@@ -168,6 +169,8 @@ struct Step {
 pub(crate) struct Index {
     /// The box of all regions, within the earth's.
     pub bounds: Option<BoundingBox>,
+    /// Whether one of the parts is a rectangle without holes that fills the bounds.
+    pub solid: bool,
     pub grids: Vec<Grid>,
     pub cells: Vec<Cell>,
     pub leaves: Vec<Leaf>,
@@ -203,6 +206,9 @@ impl Index {
             || p.lat > bounds.max.lat
         {
             return false;
+        }
+        if self.solid {
+            return true;
         }
         let mut grid = &self.grids[0];
         loop {

@@ -10,6 +10,8 @@ use crate::index::Index;
 pub(crate) const HALF_TURN: i64 = 180 * COORDINATE_PRECISION as i64;
 /// A turn, in units of a coordinate.
 pub(crate) const TURN: i64 = 2 * HALF_TURN;
+/// The latitude of the north pole, in units of a coordinate.
+const QUARTER_TURN: i32 = 90 * COORDINATE_PRECISION;
 /// Rings that go on beyond the antimeridian are cut here, one unit beyond it, so that no valid location is
 /// ever on an edge that only the cut has made.
 const SEAM: i64 = HALF_TURN + 1;
@@ -33,13 +35,13 @@ impl Corner {
             let swapped = if lon.abs() <= 90.0 && lat.abs() <= 180.0 {
                 "; longitude comes first, is the order swapped?"
             } else {
-                ""
+                "; are these degrees?"
             };
             return Err(format!("latitude {lat} is beyond the pole{swapped}"));
         }
         if lon.abs() > 540.0 {
             return Err(format!(
-                "longitude {lon} is more than one and a half turns around"
+                "longitude {lon} is more than one and a half turns around; are these degrees?"
             ));
         }
         let unit = |degrees: f64| (degrees * f64::from(COORDINATE_PRECISION)).round();
@@ -73,9 +75,10 @@ pub(crate) struct Part {
 /// edges of holes belong to it as well. A ring encloses what it winds around at all (the non-zero rule), so
 /// that a ring crossing itself encloses all its loops.
 ///
-/// Edges are straight lines in longitude and latitude. Rings going on beyond ±180 degrees are wrapped around;
-/// there, the latitude at which an edge passes the antimeridian is rounded to the unit. The antimeridian is
-/// one line: a location at longitude 180 belongs if one at -180 does.
+/// Edges are straight lines in longitude and latitude, also from 179 to -179 degrees, the long way around.
+/// Rings going on beyond ±180 degrees (from 179 to 181) are wrapped around; there, the latitude at which an
+/// edge passes the antimeridian is rounded to the unit. The antimeridian is one line: a location at longitude
+/// 180 belongs if one at -180 does. Corners beyond a pole are moved onto it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MultiPolygon {
     /// Without repeated corners, and closed implicitly. Longitudes may be one unit beyond ±180 degrees.
@@ -359,7 +362,7 @@ fn turns(ring: &[Corner]) -> std::ops::RangeInclusive<i64> {
 fn wrap(ring: &[Corner], turn: i64) -> Vec<Location> {
     let moved = ring.iter().map(|corner| Corner {
         lon: corner.lon - turn * TURN,
-        lat: corner.lat,
+        lat: corner.lat.clamp(-QUARTER_TURN, QUARTER_TURN),
     });
     let mut piece: Vec<Corner> = moved.collect();
     if piece.iter().any(|corner| corner.lon < -SEAM) {
@@ -522,6 +525,28 @@ mod tests {
         let area = MultiPolygon::from_bbox(BoundingBox::new(1_700_000_000, 0, 1_800_000_000, 10));
         assert!(area.contains(Location::new(-1_800_000_000, 5)));
         assert!(!area.contains(Location::new(-1_799_999_999, 5)));
+    }
+
+    #[test]
+    fn locations_off_the_earth_do_no_harm() {
+        let far =
+            [i32::MIN, -1, i32::MAX].map(|lon| [i32::MIN, 1, i32::MAX].map(|lat| Location::new(lon, lat)));
+        let ring = far.concat();
+        let mut area =
+            MultiPolygon::from_rings(std::slice::from_ref(&ring), std::slice::from_ref(&ring)).unwrap();
+        area.add_polygon(&ring, &[]);
+        let region = crate::Region::new(area.clone());
+        for p in [
+            deg(-180.0, 0.0),
+            deg(90.0, 89.0),
+            deg(-90.0, -90.0),
+            deg(30.0, -80.0),
+        ] {
+            assert_eq!(region.contains(p), area.contains(p), "{p}");
+        }
+        assert!(ring.iter().all(|&p| p.is_valid() || !region.contains(p)));
+        let all = BoundingBox::new(i32::MIN, i32::MIN, i32::MAX, i32::MAX);
+        assert!(MultiPolygon::from_bbox(all).contains(deg(180.0, 90.0)));
     }
 
     #[test]

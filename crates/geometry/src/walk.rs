@@ -60,6 +60,9 @@ impl Index {
             return Coverage::Outside;
         };
         let beyond = !(bounds.contains(bbox.min) && bounds.contains(bbox.max));
+        if self.solid {
+            return if beyond { Coverage::Mixed } else { Coverage::Inside };
+        }
         let mut coverage = beyond.then_some(Coverage::Outside);
         self.for_each_piece(bbox, &mut |piece| {
             let here = match piece {

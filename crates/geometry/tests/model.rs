@@ -466,6 +466,25 @@ fn hostile_shapes_stay_linear() {
             assert_eq!(region.contains(p), model(&polygons, p), "{p}");
         }
     }
+    // Every cell in a thousand regions: lists grow as well.
+    let boxes: Vec<MultiPolygon> = (0..4000)
+        .map(|i| {
+            MultiPolygon::from_bbox(BoundingBox::new(
+                -1_700_000_000 + i * 300_000,
+                -800_000_000 + (i * 7919 % 4000) * 150_000,
+                1_700_000_000 - (i * 104_729 % 4000) * 300_000,
+                800_000_000 - (i * 611 % 4000) * 150_000,
+            ))
+        })
+        .collect();
+    let set = RegionSet::new(&boxes);
+    assert!(set.index_size() < 40 << 20, "{}", set.index_size());
+    for i in 0..20 {
+        let p = Location::new(i * 80_000_001 - 800_000_000, i * 39_999_999 - 400_000_000);
+        let mut count = 0;
+        set.for_each_containing(p, |_| count += 1);
+        assert_eq!(count, boxes.iter().filter(|b| b.contains(p)).count());
+    }
     let triangles: Vec<MultiPolygon> = (0..3000)
         .map(|i| {
             let ring = vec![

@@ -12,12 +12,16 @@ use crate::multipolygon::MultiPolygon;
 const LEAF_EDGES: usize = 8;
 /// The root grid has at most `1 << ROOT_BITS` columns, and rows.
 const ROOT_BITS: u32 = 9;
+/// It has about `1 << MIN_ROOT_BITS` at least, however few edges there are, so that most cells have none.
+const MIN_ROOT_BITS: u32 = 5;
 /// Other grids have at most `1 << GRID_BITS` columns, and rows.
 const GRID_BITS: u32 = 3;
 /// Leaves may hold this many copies of each edge on average, all told.
 const EDGE_COPIES: usize = 12;
+/// Lists of regions may name this many regions for each copy of an edge.
+const LISTED: usize = 8;
 /// Work and cells that every index may use, however small.
-const FREE_COST: usize = 1 << 12;
+const FREE_COST: usize = 1 << 14;
 
 impl Index {
     /// The index of one ring without holes.
@@ -321,6 +325,14 @@ impl Builder {
             .iter()
             .filter_map(|region| region.envelope())
             .reduce(BoundingBox::union);
+        self.index.solid = regions.iter().any(|region| {
+            let is_all = |bbox: BoundingBox| self.index.bounds == Some(bbox);
+            region.parts.iter().any(|part| {
+                part.holes.is_empty()
+                    && is_all(region.ring_box(part.outer))
+                    && is_box(&region.rings[part.outer])
+            })
+        });
         // References are counted from the grid's left, so no edge may be beyond it, not even of a hole.
         let Some(all) = regions
             .iter()
@@ -343,7 +355,10 @@ impl Builder {
             })
             .sum();
         let budget = edge_count * EDGE_COPIES + FREE_COST;
-        let mut bits = (usize::BITS - edge_count.leading_zeros()).div_ceil(2) + 1;
+        let mut bits = (usize::BITS - edge_count.leading_zeros())
+            .div_ceil(2)
+            .max(MIN_ROOT_BITS - 1)
+            + 1;
         let grid = loop {
             bits = bits.min(ROOT_BITS);
             let grid = self.root_grid(&all, bits);
@@ -357,10 +372,14 @@ impl Builder {
         self.index.cells.resize(contents.len(), Cell::EMPTY);
         let mut copies: usize = contents.iter().map(Content::edge_count).sum();
         let mut queue: VecDeque<(usize, Grid, Content)> = VecDeque::new();
-        self.enqueue(grid, contents, &mut queue);
+        // Regions named in the queue.
+        let mut named = self.enqueue(grid, contents, &mut queue);
         while let Some((slot, cell, content)) = queue.pop_front() {
             let edges = content.edge_count();
+            named -= content.inside.len();
+            let names = self.index.list_regions.len() + named + (content.inside.len() << (2 * GRID_BITS));
             if edges > LEAF_EDGES
+                && names <= budget * LISTED
                 && let Some(grid) = self.divided(&cell)
             {
                 let contents = spread_cell(&content, &grid);
@@ -373,7 +392,7 @@ impl Builder {
                     self.index.cells[slot] = Cell::grid(self.index.grids.len());
                     self.index.grids.push(grid);
                     self.index.cells.resize(cells, Cell::EMPTY);
-                    self.enqueue(grid, contents, &mut queue);
+                    named += self.enqueue(grid, contents, &mut queue);
                     continue;
                 }
             }
@@ -417,7 +436,14 @@ impl Builder {
     }
 
     /// Settles the cells of a grid: those without edges now, the others in the queue, each as a grid of one.
-    fn enqueue(&mut self, grid: Grid, contents: Vec<Content>, queue: &mut VecDeque<(usize, Grid, Content)>) {
+    /// Returns the number of regions named in the queue by this.
+    fn enqueue(
+        &mut self,
+        grid: Grid,
+        contents: Vec<Content>,
+        queue: &mut VecDeque<(usize, Grid, Content)>,
+    ) -> usize {
+        let mut named = 0;
         for (number, content) in contents.into_iter().enumerate() {
             let slot = grid.start as usize + number;
             if content.mixed.is_empty() {
@@ -432,9 +458,11 @@ impl Builder {
                     rows: 1,
                     ..grid
                 };
+                named += content.inside.len();
                 queue.push_back((slot, cell, content));
             }
         }
+        named
     }
 
     fn list(&mut self, regions: &[u32]) -> u32 {
@@ -518,6 +546,15 @@ fn cost(regions: &[&MultiPolygon], grid: &Grid, limit: usize) -> usize {
         }
     }
     cost
+}
+
+/// Whether the ring goes once around an upright rectangle.
+fn is_box(ring: &[Location]) -> bool {
+    let level = |i: usize| ring[i].lat == ring[(i + 1) % 4].lat;
+    let upright = |i: usize| ring[i].lon == ring[(i + 1) % 4].lon;
+    ring.len() == 4
+        && ((level(0) && upright(1) && level(2) && upright(3))
+            || (upright(0) && level(1) && upright(2) && level(3)))
 }
 
 fn ring_edges(ring: &[Location]) -> impl Iterator<Item = Edge> {
