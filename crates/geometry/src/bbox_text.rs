@@ -1,6 +1,8 @@
 //! Bounding boxes as people write them.
 
-use crate::multipolygon::Corner;
+use osmill_model::BoundingBox;
+
+use crate::multipolygon::{Corner, boxes_touch};
 use crate::{MultiPolygon, RegionError};
 
 /// Reads `left,bottom,right,top` in degrees.
@@ -66,10 +68,33 @@ pub(crate) fn bbox_area(left: f64, bottom: f64, right: f64, top: f64) -> Result<
     Ok(area)
 }
 
+/// Whether somebody probably wrote latitudes first: the box of a region misses the box of the data, and would
+/// touch it if longitude and latitude were exchanged.
+pub fn looks_swapped(region: BoundingBox, data: BoundingBox) -> bool {
+    let planar = |bbox: BoundingBox| {
+        let (left, right) = (bbox.min.lon, bbox.max.lon);
+        let spans = if left <= right {
+            vec![(left, right)]
+        } else {
+            vec![(left, i32::MAX), (i32::MIN, right)]
+        };
+        spans
+            .into_iter()
+            .map(move |(left, right)| BoundingBox::new(left, bbox.min.lat, right, bbox.max.lat))
+    };
+    let touches = |bbox: BoundingBox| planar(bbox).any(|a| planar(data).any(|b| boxes_touch(&a, &b)));
+    // Written latitude first, a box with left > right is one whose latitudes came in the other order.
+    let (low, high) = (
+        region.min.lon.min(region.max.lon),
+        region.min.lon.max(region.max.lon),
+    );
+    !touches(region) && touches(BoundingBox::new(region.min.lat, low, region.max.lat, high))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use osmill_model::{BoundingBox, Location};
+    use osmill_model::Location;
 
     #[test]
     fn corners_in_any_order_of_latitude() {
@@ -113,6 +138,26 @@ mod tests {
         let point = parse_bbox("1,2,1,2").unwrap();
         assert!(point.contains(Location::new(10_000_000, 20_000_000)));
         assert!(!point.contains(Location::new(10_000_001, 20_000_000)));
+    }
+
+    #[test]
+    fn latitudes_first_are_noticed() {
+        let data = BoundingBox::new(359_000_000, 543_000_000, 396_000_000, 572_000_000);
+        for (text, expected) in [
+            ("57.2,35.9,54.3,39.6", true),
+            ("54.3,35.9,57.2,39.6", true),
+            ("35.9,54.3,39.6,57.2", false),
+            ("1,2,3,4", false),
+            ("-57.2,35.9,-54.3,39.6", false),
+        ] {
+            let bbox = parse_bbox(text).unwrap().bbox().unwrap();
+            assert_eq!(looks_swapped(bbox, data), expected, "{text}");
+        }
+        let pacific = BoundingBox::new(1_790_000_000, 0, -1_790_000_000, 10_000_000);
+        assert!(!looks_swapped(
+            parse_bbox("-179.5,0,-179.2,1").unwrap().bbox().unwrap(),
+            pacific
+        ));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! # Structure
 //!
 //! A tree of grids. The root grid covers the box of all regions with up to 512 x 512 cells, chosen by the
-//! number of edges; a cell with more than a handful of edges is a grid of 8 x 8 cells itself, and so on. Cells
+//! number of edges; a cell with more than sixteen edges is a grid of 8 x 8 cells itself, and so on. Cells
 //! are powers of two wide, so a lookup is two shifts a level. A cell is one of
 //!
 //! * *uniform*: no edge touches it, and a list (shared by all cells with the same one) names the regions that

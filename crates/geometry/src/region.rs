@@ -10,8 +10,8 @@ use crate::{Coverage, MultiPolygon};
 /// An area that is asked about many locations: see [`MultiPolygon`] for what belongs to it.
 ///
 /// All answers are exact. A test costs a few nanoseconds, whatever the number of corners: the earth under the
-/// region is divided into cells of which most are wholly inside or outside, and the others hold about eight
-/// edges each. Building takes time and memory linear in the number of corners.
+/// region is divided into cells of which most are wholly inside or outside, and the others hold a dozen edges
+/// or so. Building takes time and memory linear in the number of corners.
 #[derive(Debug, Clone)]
 pub struct Region {
     area: MultiPolygon,

@@ -2,13 +2,14 @@
 //!
 //! Runs where `osmium` is installed and `OSMILL_DATA` names a directory with `extracts/*.osm.pbf` and
 //! `regions/*.poly`; passes without doing anything elsewhere. Both have to choose the same nodes, but for
-//! nodes exactly on an edge: all of these are ours, and some of them osmium's.
+//! nodes exactly on an edge: all of these are ours, and some of them osmium's. Collections of regions in
+//! `regions/*.geojson.gz`, features with an `id`, are compared with their own areas, corner by corner.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use osmill_geometry::{MultiPolygon, Region, RegionSet, read_region};
+use osmill_geometry::{MultiPolygon, Region, RegionSet, read_features, read_region};
 use osmill_model::Location;
 
 fn osmium(arguments: &[&str]) -> Option<Vec<u8>> {
@@ -154,4 +155,52 @@ fn on_edge(outer: &[Location], hole: &[Location], p: Location) -> bool {
                     && py <= ay.max(by)
             })
     })
+}
+
+#[test]
+fn a_set_of_real_regions_is_its_regions() {
+    let Some(data) = std::env::var_os("OSMILL_DATA") else {
+        eprintln!("skipped: OSMILL_DATA is not set");
+        return;
+    };
+    for path in files(&PathBuf::from(data).join("regions"), ".geojson.gz") {
+        let features = read_features(&path, "{id}").unwrap();
+        let set = RegionSet::new(features.iter().map(|feature| &feature.area));
+        let boxes: Vec<_> = features
+            .iter()
+            .map(|feature| feature.area.bbox().unwrap())
+            .collect();
+        for (number, feature) in features.iter().enumerate() {
+            let region = Region::new(feature.area.clone());
+            let bbox = boxes[number];
+            // A lattice over the box: what is inside of one region is mostly inside of others as well.
+            let width = (i64::from(bbox.max.lon) - i64::from(bbox.min.lon)).rem_euclid(3_600_000_000);
+            let height = i64::from(bbox.max.lat) - i64::from(bbox.min.lat);
+            for i in 0..36 {
+                let lon = i64::from(bbox.min.lon) + width * (i % 6) / 5;
+                let lon = if lon > 1_800_000_000 {
+                    lon - 3_600_000_000
+                } else {
+                    lon
+                };
+                let p = Location::new(
+                    lon as i32,
+                    (i64::from(bbox.min.lat) + height * (i / 6) / 5) as i32,
+                );
+                let mut found = Vec::new();
+                set.for_each_containing(p, |region| found.push(region as usize));
+                found.sort_unstable();
+                let expected: Vec<usize> = (0..features.len())
+                    .filter(|&other| boxes[other].contains(p) && features[other].area.contains(p))
+                    .collect();
+                assert_eq!(found, expected, "{} {p}", feature.name);
+                assert_eq!(
+                    region.contains(p),
+                    expected.contains(&number),
+                    "{} {p}",
+                    feature.name
+                );
+            }
+        }
+    }
 }
