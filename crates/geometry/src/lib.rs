@@ -2,7 +2,7 @@
 //!
 //! * [`MultiPolygon`] is an area: polygons with holes, united, edges included. [`parse_bbox`], [`parse_poly`]
 //!   and [`parse_geojson`] read one, [`read_region`] and [`parse_region`] tell the format themselves, and
-//!   [`assemble`] makes one of the ways of a boundary relation.
+//!   [`assemble()`] makes one of the ways of a boundary relation.
 //! * [`Region`] answers for one area, [`RegionSet`] for thousands of them: which locations, boxes
 //!   ([`Coverage`]) and segments are inside.
 //! * [`Config`] and [`parse_features`] read lists of areas with the outputs they are for.

@@ -21,7 +21,7 @@ pub enum RegionFormat {
     Poly,
     /// GeoJSON, for [`parse_geojson`].
     GeoJson,
-    /// OSM data in any format, with boundary or multipolygon relations in it, for [`assemble`](crate::assemble).
+    /// OSM data in any format, with boundary or multipolygon relations in it, for [`assemble`](crate::assemble()).
     Osm,
 }
 
