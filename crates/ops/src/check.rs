@@ -4,7 +4,7 @@ use std::sync::Mutex;
 
 use osmill_engine::{Blob, BlobEntry, Counts, IdSets, Input, Job, KernelResult, Plan, Result};
 use osmill_model::{ElementId, Kind};
-use osmill_pbf::Item;
+use osmill_pbf::{IndexRecord, Item};
 use serde::Serialize;
 
 use crate::order::{Offence, Order};
@@ -45,8 +45,13 @@ pub fn ids(job: &Job, input: &Input, plan: &Plan) -> Result<IdReport> {
         |(counts, orders), blob| {
             let number = blob.entry().number;
             let block = blob.block()?;
-            orders.push(Order::of(block, number, history)?);
-            count_elements(counts, block)
+            let record = IndexRecord::of(block)?;
+            orders.push(match Order::of_record(&record, number) {
+                Some(order) if !history => order,
+                _ => Order::of(block, number, history)?,
+            });
+            *counts += record.counts.into();
+            Ok(())
         },
     )?;
     let mut count = Counts::default();
@@ -86,21 +91,6 @@ pub fn ids(job: &Job, input: &Input, plan: &Plan) -> Result<IdReport> {
             .map(|id| id.to_string());
     }
     Ok(report)
-}
-
-fn count_elements(counts: &mut Counts, block: &osmill_pbf::Block) -> KernelResult {
-    for group in block.groups() {
-        let mut items = group.items();
-        while let Some(item) = items.try_next()? {
-            match item {
-                Item::Dense(dense) => counts.nodes += dense.count() as u64,
-                Item::Node(_) => counts.nodes += 1,
-                Item::Way(_) => counts.ways += 1,
-                Item::Relation(_) => counts.relations += 1,
-            }
-        }
-    }
-    Ok(())
 }
 
 fn for_each_id(blob: &mut Blob, mut visit: impl FnMut(ElementId)) -> KernelResult {
@@ -156,6 +146,8 @@ pub struct RefReport {
     pub missing_way_nodes: u64,
     /// Members of relations that are not there, by kind; absent if they were not looked at.
     pub missing_members: Option<Counts>,
+    /// How many different elements these members are.
+    pub missing_member_elements: Option<Counts>,
     /// The missing references in the order of the file, if asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub dangling: Vec<Dangling>,
@@ -223,6 +215,7 @@ pub fn refs(job: &Job, input: &Input, plan: &Plan, options: RefOptions) -> Resul
     )?;
     let mut report = RefReport {
         missing_members: options.relations.then(Counts::default),
+        missing_member_elements: options.relations.then(Counts::default),
         ..RefReport::default()
     };
     states.iter().for_each(|(counts, _)| report.count += *counts);
@@ -231,6 +224,7 @@ pub fn refs(job: &Job, input: &Input, plan: &Plan, options: RefOptions) -> Resul
         .into_inner()
         .unwrap_or_else(std::sync::PoisonError::into_inner);
     blobs.sort_unstable_by_key(|blob| blob.number);
+    let missing_once = IdSets::new();
     let states = job
         .pass("references", input.file(), &blobs)
         .scan(Found::default, |found, blob| {
@@ -258,6 +252,9 @@ pub fn refs(job: &Job, input: &Input, plan: &Plan, options: RefOptions) -> Resul
                                 let missing = member?.element;
                                 if !present.contains(missing) {
                                     found.members.add(missing.kind, 1);
+                                    found
+                                        .elements
+                                        .add(missing.kind, missing_once.insert(missing).into());
                                     found.note(options.list, missing, from);
                                 }
                             }
@@ -274,6 +271,9 @@ pub fn refs(job: &Job, input: &Input, plan: &Plan, options: RefOptions) -> Resul
         if let Some(members) = &mut report.missing_members {
             *members += found.members;
         }
+        if let Some(elements) = &mut report.missing_member_elements {
+            *elements += found.elements;
+        }
         dangling.extend(found.dangling);
     }
     dangling.sort_by_key(|(blob, _)| *blob);
@@ -287,6 +287,7 @@ struct Found {
     refs: Vec<i64>,
     way_nodes: u64,
     members: Counts,
+    elements: Counts,
     dangling: Vec<(u64, Dangling)>,
 }
 

@@ -183,7 +183,10 @@ impl Extended {
         let (number, compressed) = (blob.entry().number, u64::from(blob.entry().data_size));
         let block = blob.block()?;
         let record = IndexRecord::of(block)?;
-        self.orders.push(Order::of(block, number, self.history)?);
+        self.orders.push(match Order::of_record(&record, number) {
+            Some(order) if !self.history => order,
+            _ => Order::of(block, number, self.history)?,
+        });
         *self.codecs.entry(codec).or_default() += 1;
         let bytes = self.bytes.entry(record.kinds.bits()).or_default();
         bytes.blobs += 1;

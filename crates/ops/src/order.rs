@@ -2,7 +2,7 @@
 
 use osmill_engine::KernelResult;
 use osmill_model::{ElementId, id_order};
-use osmill_pbf::{Block, Item};
+use osmill_pbf::{Block, IndexRecord, Item};
 use serde::Serialize;
 
 /// Two neighbours of which the second should not come after the first.
@@ -73,6 +73,17 @@ impl Order {
             }
         }
         Ok(order)
+    }
+
+    /// The order of a blob from its index record, as far as that tells: not where elements are out of order
+    /// or repeated, and not with history.
+    pub fn of_record(record: &IndexRecord, blob: u64) -> Option<Order> {
+        (record.unique && !record.has_visibility || record.count() == 0).then(|| Order {
+            first: record.first().map(|id| (id, 0)),
+            last: record.last().map(|id| (id, 0)),
+            blob,
+            ..Order::default()
+        })
     }
 
     #[inline]

@@ -317,20 +317,46 @@ pub enum Item<'a> {
     Relation(Relation<'a>),
 }
 
+/// What kind of thing a field of a group is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RawItem {
+    /// A Node message.
+    Node,
+    /// A DenseNodes message.
+    Dense,
+    /// A Way message.
+    Way,
+    /// A Relation message.
+    Relation,
+}
+
 impl<'a> Items<'a> {
+    /// The next item as the bytes of its message, unread; changesets and unknown fields are passed over.
+    #[inline(always)]
+    pub fn try_next_raw(&mut self) -> Result<Option<(RawItem, &'a [u8])>, BlockError> {
+        while let Some((number, value)) = self.fields.try_next()? {
+            let item = match number {
+                1 => RawItem::Node,
+                2 => RawItem::Dense,
+                3 => RawItem::Way,
+                4 => RawItem::Relation,
+                _ => continue,
+            };
+            return Ok(Some((item, value.bytes()?)));
+        }
+        Ok(None)
+    }
+
     /// The next item; changesets and unknown fields are passed over.
     #[inline]
     pub fn try_next(&mut self) -> Result<Option<Item<'a>>, BlockError> {
-        while let Some((number, value)) = self.fields.try_next()? {
-            return Ok(Some(match number {
-                1 => Item::Node(Node::parse(self.block, value.bytes()?)?),
-                2 => Item::Dense(DenseNodes::parse(self.block, value.bytes()?)?),
-                3 => Item::Way(Way::parse(self.block, value.bytes()?)?),
-                4 => Item::Relation(Relation::parse(self.block, value.bytes()?)?),
-                _ => continue,
-            }));
-        }
-        Ok(None)
+        Ok(match self.try_next_raw()? {
+            Some((RawItem::Node, message)) => Some(Item::Node(Node::parse(self.block, message)?)),
+            Some((RawItem::Dense, message)) => Some(Item::Dense(DenseNodes::parse(self.block, message)?)),
+            Some((RawItem::Way, message)) => Some(Item::Way(Way::parse(self.block, message)?)),
+            Some((RawItem::Relation, message)) => Some(Item::Relation(Relation::parse(self.block, message)?)),
+            None => None,
+        })
     }
 }
 
@@ -571,7 +597,7 @@ pub(crate) enum MetadataSource<'a> {
 }
 
 impl<'a> Node<'a> {
-    fn parse(block: &'a Block, message: &'a [u8]) -> Result<Self, BlockError> {
+    pub(crate) fn parse(block: &'a Block, message: &'a [u8]) -> Result<Self, BlockError> {
         let (mut id, mut lat, mut lon, mut info) = (None, None, None, None);
         let mut tags = (Varints::default(), Varints::default());
         let mut fields = Fields::new(message);
@@ -660,7 +686,7 @@ pub struct Way<'a> {
 }
 
 impl<'a> Way<'a> {
-    fn parse(block: &'a Block, message: &'a [u8]) -> Result<Self, BlockError> {
+    pub(crate) fn parse(block: &'a Block, message: &'a [u8]) -> Result<Self, BlockError> {
         let (mut id, mut info) = (None, None);
         let (mut keys, mut values) = (Varints::default(), Varints::default());
         let (mut refs, mut lats, mut lons) = (Varints::default(), Varints::default(), Varints::default());
@@ -791,7 +817,7 @@ pub struct Relation<'a> {
 }
 
 impl<'a> Relation<'a> {
-    fn parse(block: &'a Block, message: &'a [u8]) -> Result<Self, BlockError> {
+    pub(crate) fn parse(block: &'a Block, message: &'a [u8]) -> Result<Self, BlockError> {
         let (mut id, mut info) = (None, None);
         let (mut keys, mut values) = (Varints::default(), Varints::default());
         let (mut roles, mut ids, mut kinds) = (Varints::default(), Varints::default(), Varints::default());

@@ -22,9 +22,10 @@
 
 use osmill_model::{BoundingBox, ElementId, Kind, KindSet, Location, id_order};
 
-use crate::block::{Block, Item, Node};
+use crate::block::{Block, Node, RawItem};
 use crate::dense::DenseNodes;
 use crate::error::{BlockError, BlockErrorKind};
+use crate::wire::{Fields, Value, Varints, count_varints};
 
 /// Bytes of an encoded record.
 pub const INDEX_RECORD_SIZE: usize = 64;
@@ -87,24 +88,17 @@ impl IndexRecord {
         let mut builder = IndexBuilder::default();
         for group in block.groups() {
             let mut items = group.items();
-            while let Some(item) = items.try_next()? {
+            while let Some((item, message)) = items.try_next_raw()? {
                 match item {
-                    Item::Dense(dense) => builder.note_dense(block, &dense)?,
-                    Item::Node(node) => builder.note_plain_node(&node)?,
-                    Item::Way(way) => {
-                        builder.note(Kind::Way, way.id());
-                        let record = &mut builder.record;
-                        record.refs += way.ref_count() as u64;
-                        record.has_tags |= !way.tags().is_empty();
-                        record.has_way_locations |= way.has_locations();
-                        builder.note_info(way.info)?;
+                    RawItem::Dense => builder.note_dense(block, &DenseNodes::parse(block, message)?)?,
+                    RawItem::Node => builder.note_plain_node(&Node::parse(block, message)?)?,
+                    RawItem::Way => {
+                        let refs = builder.note_message(Kind::Way, message, 8)?;
+                        builder.record.refs += refs;
                     }
-                    Item::Relation(relation) => {
-                        builder.note(Kind::Relation, relation.id());
-                        let record = &mut builder.record;
-                        record.refs += relation.member_count() as u64;
-                        record.has_tags |= !relation.tags().is_empty();
-                        builder.note_info(relation.info)?;
+                    RawItem::Relation => {
+                        let members = builder.note_message(Kind::Relation, message, 9)?;
+                        builder.record.refs += members;
                     }
                 }
             }
@@ -212,7 +206,7 @@ impl Default for IndexBuilder {
 }
 
 impl IndexBuilder {
-    #[inline]
+    #[inline(always)]
     pub fn note(&mut self, kind: Kind, id: i64) {
         let key = (kind, id_order(id));
         self.record.counts[kind as usize] += 1;
@@ -248,11 +242,35 @@ impl IndexBuilder {
         }
     }
 
+    /// Notes a way or a relation, reading no more of its message than is needed. Gives the number of values
+    /// in column `counted`.
+    fn note_message(&mut self, kind: Kind, message: &[u8], counted: u32) -> Result<u64, BlockError> {
+        let (mut id, mut count, mut info) = (None, 0, None);
+        let mut fields = Fields::new(message);
+        while let Some((number, value)) = fields.try_next()? {
+            match (number, value) {
+                (1, value) => id = Some(value.varint()? as i64),
+                (2, Value::Bytes(keys)) => self.record.has_tags |= !keys.is_empty(),
+                (2, _) => self.record.has_tags = true,
+                (4, value) => info = Some(value.bytes()?),
+                (9 | 10, value) if kind == Kind::Way => {
+                    self.record.has_way_locations |= value != Value::Bytes(&[]);
+                }
+                (number, Value::Bytes(column)) if number == counted => count += count_varints(column) as u64,
+                (number, _) if number == counted => count += 1,
+                _ => {}
+            }
+        }
+        self.note(kind, id.ok_or(BlockErrorKind::NoId)?);
+        self.note_info(info)?;
+        Ok(count)
+    }
+
     fn note_info(&mut self, info: Option<&[u8]>) -> Result<(), BlockError> {
         if let Some(info) = info.filter(|info| !info.is_empty()) {
             self.record.has_metadata = true;
             if !self.record.has_visibility {
-                let mut fields = crate::wire::Fields::new(info);
+                let mut fields = Fields::new(info);
                 while let Some((number, _)) = fields.try_next()? {
                     self.record.has_visibility |= number == 6;
                 }
@@ -277,10 +295,10 @@ impl IndexBuilder {
         self.record.has_tags |= !dense.is_untagged();
         self.record.has_metadata |= dense.has_metadata();
         self.record.has_visibility |= dense.has_visibility();
-        let mut ids = dense.ids();
-        while let Some(id) = ids.try_next()? {
-            self.note(Kind::Node, id);
-        }
+        dense
+            .ids()
+            .column()
+            .for_each_sum(|id| self.note(Kind::Node, id))?;
         if dense.has_visibility() {
             // Deleted nodes have no location, whatever stands in the columns.
             for node in dense.clone() {
@@ -292,6 +310,7 @@ impl IndexBuilder {
         }
         let scale = block.scale();
         let (mut lats, mut lons) = dense.raw_locations();
+        const NONE: i64 = i32::MAX as i64;
         if !scale.is_plain() {
             while let (Some(lat), Some(lon)) = (lats.try_next()?, lons.try_next()?) {
                 if let Some(location) = scale.location(lat, lon)? {
@@ -300,21 +319,27 @@ impl IndexBuilder {
             }
             return Ok(());
         }
-        let (mut low, mut high) = ((i64::MAX, i64::MAX), (i64::MIN, i64::MIN));
-        const NONE: i64 = i32::MAX as i64;
-        while let (Some(lat), Some(lon)) = (lats.try_next()?, lons.try_next()?) {
-            if (lat, lon) != (NONE, NONE) {
-                low = (low.0.min(lat), low.1.min(lon));
-                high = (high.0.max(lat), high.1.max(lon));
+        let extremes = |column: Varints<'_>| -> Result<(i64, i64), BlockError> {
+            let (mut low, mut high) = (i64::MAX, i64::MIN);
+            column.for_each_sum(|value| (low, high) = (low.min(value), high.max(value)))?;
+            Ok((low, high))
+        };
+        let (south, north) = extremes(lats.column())?;
+        let (west, east) = extremes(lons.column())?;
+        if north == NONE && east == NONE {
+            // Some node may be without a location, which must not count.
+            while let (Some(lat), Some(lon)) = (lats.try_next()?, lons.try_next()?) {
+                if let Some(location) = scale.location(lat, lon)? {
+                    self.note_location(location);
+                }
             }
-        }
-        if low.0 <= high.0 {
+        } else if south <= north {
             let corner = |lat: i64, lon: i64| match (i32::try_from(lat), i32::try_from(lon)) {
                 (Ok(lat), Ok(lon)) => Ok(Location { lon, lat }),
                 _ => Err(BlockErrorKind::Coordinate),
             };
-            self.note_location(corner(low.0, low.1)?);
-            self.note_location(corner(high.0, high.1)?);
+            self.note_location(corner(south, west)?);
+            self.note_location(corner(north, east)?);
         }
         Ok(())
     }

@@ -179,7 +179,7 @@ impl<'a> Fields<'a> {
     }
 
     /// The next field's number and value; `None` at the end of the message.
-    #[inline]
+    #[inline(always)]
     pub fn try_next(&mut self) -> Result<Option<(u32, Value<'a>)>, WireError> {
         if self.data.is_empty() {
             return Ok(None);
@@ -322,21 +322,79 @@ impl<'a> Varints<'a> {
         }
     }
 
-    /// Appends the running sums of the zigzag-coded numbers to `out`: the values of a delta-coded column.
-    pub fn decode_deltas_into(mut self, out: &mut Vec<i64>) -> Result<(), WireError> {
-        let mut sum = 0i64;
+    /// Visits all numbers that are left, many at a time: faster than [`Varints::try_next`] for long columns.
+    #[inline]
+    pub fn for_each(mut self, mut visit: impl FnMut(u64)) -> Result<(), WireError> {
         loop {
-            let mut chunk = self.chunk;
-            while !chunk.is_empty() {
-                sum = sum.wrapping_add(zigzag_decode(read_varint(&mut chunk)?));
-                out.push(sum);
-            }
+            decode_all(self.chunk, &mut visit)?;
             self.chunk = &[];
             if self.more.is_empty() || !self.refill() {
                 return Ok(());
             }
         }
     }
+
+    /// Visits the running sums of the zigzag-coded numbers: the values of a delta-coded column.
+    #[inline]
+    pub fn for_each_sum(self, mut visit: impl FnMut(i64)) -> Result<(), WireError> {
+        let mut sum = 0i64;
+        self.for_each(|delta| {
+            sum = sum.wrapping_add(zigzag_decode(delta));
+            visit(sum);
+        })
+    }
+
+    /// Appends the running sums of the zigzag-coded numbers to `out`.
+    pub fn decode_deltas_into(self, out: &mut Vec<i64>) -> Result<(), WireError> {
+        self.for_each_sum(|value| out.push(value))
+    }
+}
+
+/// One bit for each byte that ends a varint: its continuation bit is not set.
+#[inline(always)]
+fn varint_ends(chunk: &[u8; 64]) -> u64 {
+    let (words, _) = chunk.as_chunks::<8>();
+    let mut ends = 0;
+    for (i, word) in words.iter().enumerate() {
+        // Multiplying moves the eight lowest bits of the bytes next to each other.
+        let bits = (!u64::from_le_bytes(*word) >> 7) & 0x0101_0101_0101_0101;
+        ends |= (bits.wrapping_mul(0x0102_0408_1020_4080) >> 56) << (8 * i);
+    }
+    ends
+}
+
+/// Decodes a packed column. The ends of the varints in 64 bytes are found at once, so that decoding one does
+/// not wait for the length of the one before.
+#[inline(always)]
+fn decode_all(bytes: &[u8], visit: &mut impl FnMut(u64)) -> Result<(), WireError> {
+    let (mut start, mut at) = (0, 0);
+    // Eight more bytes, so that each varint can be read as one word.
+    while let Some(chunk) = bytes.get(at..at + 72).and_then(|chunk| chunk.first_chunk::<64>()) {
+        let mut ends = varint_ends(chunk);
+        if ends == u64::MAX && start == at {
+            chunk.iter().for_each(|byte| visit(u64::from(*byte)));
+            start += 64;
+        }
+        while start < at + 64 && ends != 0 {
+            let end = at + ends.trailing_zeros() as usize;
+            ends &= ends - 1;
+            let len = end + 1 - start;
+            match bytes[start..].first_chunk::<8>() {
+                Some(word) if len <= 8 => {
+                    let word = u64::from_le_bytes(*word) & (u64::MAX >> (64 - 8 * len));
+                    visit(gather_sevens(word));
+                }
+                _ => visit(read_varint(&mut &bytes[start..])?),
+            }
+            start = end + 1;
+        }
+        at += 64;
+    }
+    let mut rest = &bytes[start..];
+    while !rest.is_empty() {
+        visit(read_varint(&mut rest)?);
+    }
+    Ok(())
 }
 
 /// The bytes of the value of a varint field whose key begins at `from_here`.
@@ -465,10 +523,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn varints_read_back(values: Vec<u64>) {
+        fn varints_read_back(values in proptest::collection::vec((any::<u64>(), 0u32..64).prop_map(|(v, shift)| v >> shift), 0..400)) {
             let mut bytes = Vec::new();
             values.iter().for_each(|v| write_varint(&mut bytes, *v));
             prop_assert_eq!(count_varints(&bytes), values.len());
+            let mut all = Vec::new();
+            Varints::packed(&bytes).for_each(|v| all.push(v)).unwrap();
+            prop_assert_eq!(&all, &values);
             let mut column = Varints::packed(&bytes);
             for value in values {
                 prop_assert_eq!(column.try_next(), Ok(Some(value)));
@@ -492,10 +553,14 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_end(bytes: Vec<u8>) {
+        fn any_bytes_end(bytes in proptest::collection::vec(prop_oneof![any::<u8>(), 0x80u8..], 0..300)) {
             let mut fields = Fields::new(&bytes);
             while let Ok(Some(_)) = fields.try_next() {}
-            let _ = Deltas::new(Varints::packed(&bytes)).count();
+            // Both ways of reading a column agree on damaged bytes, too.
+            let one_by_one: Result<Vec<_>, _> = Deltas::new(Varints::packed(&bytes)).collect();
+            let mut at_once = Vec::new();
+            let result = Varints::packed(&bytes).decode_deltas_into(&mut at_once);
+            prop_assert_eq!(one_by_one, result.map(|()| at_once));
         }
     }
 }

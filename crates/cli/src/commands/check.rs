@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::process::ExitCode;
 
 use osmill_engine::Result;
+use osmill_model::Kind;
 use osmill_ops::check::{self, IdReport, RefOptions, RefReport};
 use osmill_ops::inspect;
 use serde_json::json;
@@ -85,13 +86,16 @@ fn render_refs(text: &mut String, report: &RefReport) {
         "  Nodes in ways missing: {}",
         number(report.missing_way_nodes)
     );
-    if let Some(members) = &report.missing_members {
-        let _ = writeln!(text, "  Nodes in relations missing: {}", number(members.nodes));
-        let _ = writeln!(text, "  Ways in relations missing: {}", number(members.ways));
-        let _ = writeln!(
-            text,
-            "  Relations in relations missing: {}",
-            number(members.relations)
-        );
+    if let (Some(members), Some(elements)) = (&report.missing_members, &report.missing_member_elements) {
+        for kind in Kind::ALL {
+            let name = format!("{kind}s in relations missing:");
+            let (members, elements) = (number(members.of(kind)), number(elements.of(kind)));
+            let _ = writeln!(
+                text,
+                "  {}{} {members} ({elements} different)",
+                name[..1].to_uppercase(),
+                &name[1..]
+            );
+        }
     }
 }
