@@ -15,6 +15,7 @@ pub mod filter;
 pub mod inspect;
 mod merge;
 mod order;
+mod split;
 pub mod tags;
 
 use std::path::Path;

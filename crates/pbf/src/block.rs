@@ -347,6 +347,50 @@ impl<'a> Items<'a> {
         Ok(None)
     }
 
+    /// Appends the ids in a message of [`Items::try_next_raw`], reading no more of it than is needed.
+    #[inline]
+    pub fn parse_ids(&self, item: RawItem, message: &'a [u8], ids: &mut Vec<i64>) -> Result<(), BlockError> {
+        let mut fields = Fields::new(message);
+        if item == RawItem::Dense {
+            let mut column = Varints::default();
+            loop {
+                let from_here = fields.rest();
+                let Some((number, value)) = fields.try_next()? else {
+                    break;
+                };
+                if number == 1 {
+                    column.push(number, value, from_here)?;
+                }
+            }
+            return Ok(column.decode_deltas_into(ids)?);
+        }
+        let mut id = None;
+        while let Some((number, value)) = fields.try_next()? {
+            if number == 1 {
+                let value = value.varint()?;
+                id = Some(if item == RawItem::Node {
+                    zigzag_decode(value)
+                } else {
+                    value as i64
+                });
+                // Every writer puts the id first.
+                break;
+            }
+        }
+        ids.push(id.ok_or(BlockErrorKind::NoId)?);
+        Ok(())
+    }
+
+    /// The way in a message of [`Items::try_next_raw`].
+    pub fn parse_way(&self, message: &'a [u8]) -> Result<Way<'a>, BlockError> {
+        Way::parse(self.block, message)
+    }
+
+    /// The relation in a message of [`Items::try_next_raw`].
+    pub fn parse_relation(&self, message: &'a [u8]) -> Result<Relation<'a>, BlockError> {
+        Relation::parse(self.block, message)
+    }
+
     /// The next item; changesets and unknown fields are passed over.
     #[inline]
     pub fn try_next(&mut self) -> Result<Option<Item<'a>>, BlockError> {
