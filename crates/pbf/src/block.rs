@@ -525,7 +525,8 @@ impl<'a> Element<'a> {
             .map_err(|e| e.of(self.element_id()))
     }
 
-    pub(crate) fn raw_metadata(&self) -> Result<RawMetadata, BlockError> {
+    /// The metadata without looking up the name of the user.
+    pub fn raw_metadata(&self) -> Result<RawMetadata, BlockError> {
         match self {
             Element::Node(node) => node.raw_metadata(),
             Element::Way(way) => RawMetadata::read(way.block, way.info),
@@ -548,20 +549,26 @@ impl<'a> Element<'a> {
     }
 }
 
-/// Metadata with the user as a string number, not yet looked up.
+/// Metadata with the user as a string number, not yet looked up; see [`Metadata`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct RawMetadata {
+pub struct RawMetadata {
+    /// The version.
     pub version: Option<i32>,
+    /// When this version was made.
     pub timestamp: Option<Timestamp>,
+    /// The changeset that made it.
     pub changeset: Option<i64>,
+    /// The number of the user.
     pub uid: Option<i32>,
+    /// The name of the user as a string number of the block.
     pub user_sid: Option<u64>,
+    /// Whether the element exists.
     pub visible: Option<bool>,
 }
 
 impl RawMetadata {
     #[inline]
-    pub fn set_version(&mut self, raw: i64) -> Result<(), BlockErrorKind> {
+    pub(crate) fn set_version(&mut self, raw: i64) -> Result<(), BlockErrorKind> {
         // -1 is what some writers put where they know none.
         self.version = match raw {
             -1 => None,
@@ -572,7 +579,7 @@ impl RawMetadata {
     }
 
     #[inline]
-    pub fn set_changeset(&mut self, raw: i64) -> Result<(), BlockErrorKind> {
+    pub(crate) fn set_changeset(&mut self, raw: i64) -> Result<(), BlockErrorKind> {
         self.changeset = match raw {
             -1 => None,
             0..=0xffff_ffff => Some(raw),
@@ -582,12 +589,12 @@ impl RawMetadata {
     }
 
     #[inline]
-    pub fn set_uid(&mut self, raw: i64) -> Result<(), BlockErrorKind> {
+    pub(crate) fn set_uid(&mut self, raw: i64) -> Result<(), BlockErrorKind> {
         self.uid = Some(i32::try_from(raw).map_err(|_| out_of_range("uid", raw))?);
         Ok(())
     }
 
-    pub fn read(block: &Block, info: Option<&[u8]>) -> Result<Self, BlockErrorKind> {
+    pub(crate) fn read(block: &Block, info: Option<&[u8]>) -> Result<Self, BlockErrorKind> {
         let mut metadata = RawMetadata::default();
         let Some(info) = info else { return Ok(metadata) };
         let mut fields = Fields::new(info);
@@ -605,7 +612,7 @@ impl RawMetadata {
         Ok(metadata)
     }
 
-    pub fn resolve(self, block: &Block) -> Result<Metadata<'_>, BlockErrorKind> {
+    pub(crate) fn resolve(self, block: &Block) -> Result<Metadata<'_>, BlockErrorKind> {
         Ok(Metadata {
             version: self.version,
             timestamp: self.timestamp,
@@ -1059,6 +1066,31 @@ impl Tags<'_> {
         match self.raw {
             RawTags::Pairs { keys, .. } => keys.is_empty(),
             RawTags::Dense(mut column) => matches!(column.try_next(), Ok(None | Some(0))),
+        }
+    }
+
+    /// How many tags there are; for ways and relations without reading them.
+    pub fn count_tags(&self) -> Result<usize, BlockError> {
+        match self.raw {
+            RawTags::Pairs { keys, values } => {
+                let (expected, found) = (keys.count(), values.count());
+                if found != expected {
+                    let lengths = BlockErrorKind::Lengths {
+                        column: "vals",
+                        expected,
+                        found,
+                    };
+                    return Err(lengths.of(self.element));
+                }
+                Ok(found)
+            }
+            RawTags::Dense(_) => {
+                let (mut tags, mut count) = (self.clone(), 0);
+                while tags.try_next_ids()?.is_some() {
+                    count += 1;
+                }
+                Ok(count)
+            }
         }
     }
 
