@@ -88,8 +88,22 @@ fn memcpy() -> f64 {
 /// Bytes like those of a block: words of a string table, then columns of small varints.
 fn block_like(length: usize) -> Vec<u8> {
     const WORDS: [&str; 16] = [
-        "highway", "residential", "building", "yes", "name", "surface", "asphalt", "source", "addr:street",
-        "addr:housenumber", "service", "natural", "tree", "landuse", "oneway", "maxspeed",
+        "highway",
+        "residential",
+        "building",
+        "yes",
+        "name",
+        "surface",
+        "asphalt",
+        "source",
+        "addr:street",
+        "addr:housenumber",
+        "service",
+        "natural",
+        "tree",
+        "landuse",
+        "oneway",
+        "maxspeed",
     ];
     let mut random = Random(7);
     let mut bytes = Vec::with_capacity(length + 64);
@@ -119,7 +133,9 @@ fn inflate() -> f64 {
     let level = libdeflater::CompressionLvl::new(6).unwrap_or_default();
     let mut compressor = libdeflater::Compressor::new(level);
     let mut packed = vec![0u8; compressor.zlib_compress_bound(plain.len())];
-    let Ok(length) = compressor.zlib_compress(&plain, &mut packed) else { return 0.0 };
+    let Ok(length) = compressor.zlib_compress(&plain, &mut packed) else {
+        return 0.0;
+    };
     let mut decompressor = libdeflater::Decompressor::new();
     let mut output = vec![0u8; plain.len()];
     let mut total = 0usize;
@@ -163,7 +179,10 @@ fn random_lines() -> (f64, f64) {
         }
         std::hint::black_box(at);
     });
-    (dependent * 1e9 / STEPS as f64, parallel * 1e9 / (STEPS / 4 * 16) as f64)
+    (
+        dependent * 1e9 / STEPS as f64,
+        parallel * 1e9 / (STEPS / 4 * 16) as f64,
+    )
 }
 
 /// Random reads of 4 KiB from `threads` threads for 300 ms, with direct I/O so that the page cache has no part in it.
@@ -188,14 +207,18 @@ fn device(path: &Path, threads: usize) -> Option<f64> {
                     let buffer = &mut buffer[aligned..aligned + BLOCK];
                     let (start, mut reads) = (Instant::now(), 0u64);
                     while start.elapsed() < TIME {
-                        file.read_exact_at(buffer, random.next() % blocks * BLOCK as u64).ok()?;
+                        file.read_exact_at(buffer, random.next() % blocks * BLOCK as u64)
+                            .ok()?;
                         reads += 1;
                     }
                     Some(reads as f64 / start.elapsed().as_secs_f64())
                 })
             })
             .collect();
-        workers.into_iter().map(|worker| worker.join().ok().flatten()).sum::<Option<f64>>()
+        workers
+            .into_iter()
+            .map(|worker| worker.join().ok().flatten())
+            .sum::<Option<f64>>()
     });
     reads.filter(|&rate| rate > 0.0)
 }

@@ -74,9 +74,18 @@ pub struct Outlook {
 
 /// Compares `new` with `old`; `limit` is the tolerated relative change (0.1 for 10 %).
 pub fn compare(old: &Record, new: &Record, limit: f64) -> Outlook {
-    let mut outlook = Outlook { comparisons: Vec::new(), warnings: warnings(old, new, limit) };
+    let mut outlook = Outlook {
+        comparisons: Vec::new(),
+        warnings: warnings(old, new, limit),
+    };
     for before in old.rows.iter().filter(|row| row.outcome == Outcome::Ok) {
-        let name = format!("{} [{}, {} cpu{}]", before.row, before.input, before.processors, if before.cold { ", cold" } else { "" });
+        let name = format!(
+            "{} [{}, {} cpu{}]",
+            before.row,
+            before.input,
+            before.processors,
+            if before.cold { ", cold" } else { "" }
+        );
         let after = new.rows.iter().rfind(|row| row.key() == before.key());
         for arm in &before.arms {
             let bare = |verdict| Comparison {
@@ -117,7 +126,10 @@ pub fn compare(old: &Record, new: &Record, limit: f64) -> Outlook {
     }
     let (before, after) = (programs(old), programs(new));
     for (key, (peer, costs)) in before {
-        let other = after.get(&key).map(|(_, costs)| costs.as_slice()).unwrap_or_default();
+        let other = after
+            .get(&key)
+            .map(|(_, costs)| costs.as_slice())
+            .unwrap_or_default();
         let (medians, band, verdict) = judge(&costs, other, 0.0, limit);
         let (program, row, arm, n, threads) = key;
         outlook.comparisons.push(Comparison {
@@ -150,7 +162,9 @@ fn programs(record: &Record) -> BTreeMap<ProgramKey, (bool, Vec<f64>)> {
     let mut found: BTreeMap<ProgramKey, (bool, Vec<f64>)> = BTreeMap::new();
     for result in &record.programs {
         let (row, arm, n, threads) = program::key(&result.line);
-        let entry = found.entry((result.program.clone(), row, arm, n, threads)).or_default();
+        let entry = found
+            .entry((result.program.clone(), row, arm, n, threads))
+            .or_default();
         entry.0 = program::is_peer(&result.line);
         entry.1.extend(program::cost(&result.line));
     }
@@ -164,9 +178,8 @@ fn judge(old: &[f64], new: &[f64], floor: f64, limit: f64) -> (Option<(f64, f64)
     let band = |values| stats::noise_band(values).unwrap_or(0.0);
     let band = band(old).hypot(band(new));
     let ratio = after / before;
-    let verdict = if before <= 0.0 || (after - before).abs() <= floor {
-        Verdict::Same
-    } else if ratio <= 1.0 + limit && ratio >= 1.0 / (1.0 + limit) {
+    let negligible = before <= 0.0 || (after - before).abs() <= floor;
+    let verdict = if negligible || (1.0 / (1.0 + limit)..=1.0 + limit).contains(&ratio) {
         Verdict::Same
     } else if (ratio - 1.0).abs() <= band {
         Verdict::Unclear
@@ -184,21 +197,40 @@ fn warnings(old: &Record, new: &Record, limit: f64) -> Vec<String> {
     if (&before.cpu, before.processors, before.memory_bytes >> 30)
         != (&after.cpu, after.processors, after.memory_bytes >> 30)
     {
-        warnings.push(format!("other machine: {} x {} and {} x {}", before.processors, before.cpu, after.processors, after.cpu));
+        warnings.push(format!(
+            "other machine: {} x {} and {} x {}",
+            before.processors, before.cpu, after.processors, after.cpu
+        ));
     }
     if before.huge_pages != after.huge_pages {
-        warnings.push(format!("huge pages: {} and {}", before.huge_pages, after.huge_pages));
+        warnings.push(format!(
+            "huge pages: {} and {}",
+            before.huge_pages, after.huge_pages
+        ));
     }
-    let rates = old.run.calibration.rates().into_iter().zip(new.run.calibration.rates());
+    let rates = old
+        .run
+        .calibration
+        .rates()
+        .into_iter()
+        .zip(new.run.calibration.rates());
     for ((name, one, _), (_, two, _)) in rates {
         if one > 0.0 && two > 0.0 && (two / one > 1.0 + limit || one / two > 1.0 + limit) {
             warnings.push(format!("calibration moved: {name} {one:.1} and {two:.1}"));
         }
     }
     for record in [old, new] {
-        let busy = record.rows.iter().flat_map(|row| &row.arms).filter(|arm| arm.foreign_cpu() > 0.1).count();
+        let busy = record
+            .rows
+            .iter()
+            .flat_map(|row| &row.arms)
+            .filter(|arm| arm.foreign_cpu() > 0.1)
+            .count();
         if busy > 0 {
-            warnings.push(format!("{}: {busy} arm(s) shared the machine with others", record.run.id));
+            warnings.push(format!(
+                "{}: {busy} arm(s) shared the machine with others",
+                record.run.id
+            ));
         }
         if record.end.is_none() {
             warnings.push(format!("{}: the run did not get to its end", record.run.id));
@@ -261,7 +293,12 @@ impl Outlook {
             let _ = writeln!(text, "peers moved by x{control:.3} (median)");
         }
         let judged = self.comparisons.iter().filter(|comparison| comparison.own);
-        let count = |wanted: Verdict| judged.clone().filter(|comparison| comparison.verdict == wanted).count();
+        let count = |wanted: Verdict| {
+            judged
+                .clone()
+                .filter(|comparison| comparison.verdict == wanted)
+                .count()
+        };
         let _ = writeln!(
             text,
             "{} figures: {} same, {} better, {} worse, {} unclear, {} gone or failed",

@@ -182,6 +182,9 @@ pub struct LineRule {
     pub pattern: String,
     /// The replacement (`$1`, `$2`).
     pub to: String,
+    /// Texts replaced after that, each by the one behind it: what a tool doubles or escapes.
+    #[serde(default)]
+    pub unescape: Vec<[String; 2]>,
 }
 
 /// A program of a suite that measures in its own process. See the contract in [`crate::program`].
@@ -245,8 +248,10 @@ impl Suite {
 
     /// Reads and checks definitions in TOML.
     pub fn parse(name: &str, text: &str) -> Result<Self, DefinitionError> {
-        let suite: Self = toml::from_str(text)
-            .map_err(|source| DefinitionError::Syntax { suite: name.to_owned(), source: Box::new(source) })?;
+        let suite: Self = toml::from_str(text).map_err(|source| DefinitionError::Syntax {
+            suite: name.to_owned(),
+            source: Box::new(source),
+        })?;
         suite.check()?;
         Ok(suite)
     }
@@ -255,7 +260,10 @@ impl Suite {
     fn check(&self) -> Result<(), DefinitionError> {
         let mut names = BTreeSet::new();
         for row in &self.row {
-            let fail = |what: String| DefinitionError::Row { row: row.name.clone(), what };
+            let fail = |what: String| DefinitionError::Row {
+                row: row.name.clone(),
+                what,
+            };
             if !names.insert(&row.name) {
                 return Err(fail("the name is there twice".to_owned()));
             }
@@ -301,7 +309,9 @@ impl Suite {
 
 /// The names in braces in `args`.
 pub fn placeholders(args: &str) -> impl Iterator<Item = &str> {
-    args.split('{').skip(1).filter_map(|rest| rest.split_once('}').map(|(name, _)| name))
+    args.split('{')
+        .skip(1)
+        .filter_map(|rest| rest.split_once('}').map(|(name, _)| name))
 }
 
 /// Splits `args` at white space and replaces what stands in braces by what `value` gives; its error names the placeholder.
@@ -330,7 +340,10 @@ pub fn selected(patterns: Option<&str>, name: &str) -> bool {
         match pattern.split_once('*') {
             None => pattern == name,
             Some((head, tail)) => name.strip_prefix(head).is_some_and(|rest| {
-                rest.char_indices().map(|(index, _)| index).chain([rest.len()]).any(|at| glob(tail, &rest[at..]))
+                rest.char_indices()
+                    .map(|(index, _)| index)
+                    .chain([rest.len()])
+                    .any(|at| glob(tail, &rest[at..]))
             }),
         }
     }
@@ -363,7 +376,9 @@ mod tests {
         assert!(Suite::parse("t", &row("a", "cat {in} -o {out}")).is_ok());
         let error = Suite::parse("t", &row("a", "cat {inn}")).unwrap_err().to_string();
         assert!(error.contains("{inn}"), "{error}");
-        let error = Suite::parse("t", &(row("a", "x") + &row("a", "y"))).unwrap_err().to_string();
+        let error = Suite::parse("t", &(row("a", "x") + &row("a", "y")))
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("twice"), "{error}");
     }
 
@@ -373,7 +388,10 @@ mod tests {
             "missing" => Err(()),
             name => Ok(format!("<{name} file>")),
         });
-        assert_eq!(words.unwrap(), ["cat", "<in file>", "n<node file>", "--x=<out file>.gz"]);
+        assert_eq!(
+            words.unwrap(),
+            ["cat", "<in file>", "n<node file>", "--x=<out file>.gz"]
+        );
     }
 
     #[test]

@@ -65,14 +65,27 @@ pub enum InputError {
 impl Input {
     /// Reads and digests the PBF at `path`; `changes` is its change file, or else `X.osc.gz` or `X.osc` beside `X.osm.pbf`.
     pub fn open(path: &Path, changes: Option<&Path>, threads: usize) -> Result<Self, InputError> {
-        let io = |source| InputError::Io { path: path.to_owned(), source };
+        let io = |source| InputError::Io {
+            path: path.to_owned(),
+            source,
+        };
         let path = path.canonicalize().map_err(io)?;
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let stem = name.strip_suffix(".osm.pbf").or(name.strip_suffix(".pbf")).unwrap_or(&name);
+        let name = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        let stem = name
+            .strip_suffix(".osm.pbf")
+            .or(name.strip_suffix(".pbf"))
+            .unwrap_or(&name);
         let beside = ["osc.gz", "osc"].map(|suffix| path.with_file_name(format!("{stem}.{suffix}")));
         let changes = match changes {
             Some(changes) => {
-                let io = |source| InputError::Io { path: changes.to_owned(), source };
+                let io = |source| InputError::Io {
+                    path: changes.to_owned(),
+                    source,
+                };
                 Some(changes.canonicalize().map_err(io)?)
             }
             None => beside.into_iter().find(|file| file.is_file()),
@@ -82,7 +95,12 @@ impl Input {
             hash: machine::fingerprint(&path).map_err(io)?,
             name,
         };
-        Ok(Self { digest: Digest::of_file(&path, threads)?, path, changes, info })
+        Ok(Self {
+            digest: Digest::of_file(&path, threads)?,
+            path,
+            changes,
+            info,
+        })
     }
 }
 
@@ -109,12 +127,28 @@ pub struct Resolved {
 
 impl<'s> Resolver<'s> {
     /// A resolver that keeps derived inputs in `folder`.
-    pub fn new(suite: &'s Suite, tools: &'s [Tool], folder: &Path, bbox: Option<&str>) -> Result<Self, InputError> {
-        let io = |source| InputError::Io { path: folder.to_owned(), source };
+    pub fn new(
+        suite: &'s Suite,
+        tools: &'s [Tool],
+        folder: &Path,
+        bbox: Option<&str>,
+    ) -> Result<Self, InputError> {
+        let io = |source| InputError::Io {
+            path: folder.to_owned(),
+            source,
+        };
         fs::create_dir_all(folder).map_err(io)?;
-        let bbox = bbox.or(suite.defaults.get("bbox").map(String::as_str)).unwrap_or("-180,-90,180,90");
+        let bbox = bbox
+            .or(suite.defaults.get("bbox").map(String::as_str))
+            .unwrap_or("-180,-90,180,90");
         let folder = folder.canonicalize().map_err(io)?;
-        Ok(Self { suite, tools, folder, bbox: bbox.to_owned(), made: BTreeMap::new() })
+        Ok(Self {
+            suite,
+            tools,
+            folder,
+            bbox: bbox.to_owned(),
+            made: BTreeMap::new(),
+        })
     }
 
     /// `args` for `tool` over `input`, writing to `out` and `outdir`.
@@ -133,7 +167,9 @@ impl<'s> Resolver<'s> {
             "bbox" => Ok(self.bbox.clone()),
             "node" | "way" | "relation" => {
                 let sample = input.digest.samples.get(name);
-                sample.map(i64::to_string).ok_or_else(|| InputError::NoSample(name.to_owned()))
+                sample
+                    .map(i64::to_string)
+                    .ok_or_else(|| InputError::NoSample(name.to_owned()))
             }
             name => {
                 let path = match name.strip_prefix("file:") {
@@ -159,11 +195,19 @@ impl<'s> Resolver<'s> {
         let derived = derived.ok_or_else(|| InputError::NoRecipe(name.to_owned()))?;
         let makers: Vec<&Tool> = if derived.shared {
             let order = ["osmium", "pbfhogg", "osmill"];
-            order.iter().filter_map(|kind| self.tools.iter().find(|tool| tool.kind == *kind)).collect()
+            order
+                .iter()
+                .filter_map(|kind| self.tools.iter().find(|tool| tool.kind == *kind))
+                .collect()
         } else {
-            self.tools.iter().filter(|known| known.name == tool.name).collect()
+            self.tools
+                .iter()
+                .filter(|known| known.name == tool.name)
+                .collect()
         };
-        let maker = makers.into_iter().find_map(|tool| Some((tool, derived.by.get(&tool.kind)?)));
+        let maker = makers
+            .into_iter()
+            .find_map(|tool| Some((tool, derived.by.get(&tool.kind)?)));
         match (maker, &derived.otherwise) {
             (Some((maker, args)), _) => {
                 let (maker, args) = (maker.clone(), args.clone());
@@ -184,8 +228,10 @@ impl<'s> Resolver<'s> {
         input: &Input,
     ) -> Result<PathBuf, InputError> {
         let changes = match (&input.changes, args.contains("{osc}") || args.contains("{next}")) {
-            (Some(path), true) => machine::fingerprint(path)
-                .map_err(|source| InputError::Io { path: path.clone(), source })?,
+            (Some(path), true) => machine::fingerprint(path).map_err(|source| InputError::Io {
+                path: path.clone(),
+                source,
+            })?,
             _ => String::new(),
         };
         let depends = [&*input.info.hash, &*changes, &*tool.binary, args].join("\n");
@@ -215,7 +261,10 @@ impl<'s> Resolver<'s> {
                 let _ = fs::remove_file(&partial);
                 return Err(fail(words.lines().last().unwrap_or("no output file").to_owned()));
             }
-            fs::rename(&partial, &path).map_err(|source| InputError::Io { path: path.clone(), source })?;
+            fs::rename(&partial, &path).map_err(|source| InputError::Io {
+                path: path.clone(),
+                source,
+            })?;
         }
         self.made.insert(key, path.clone());
         Ok(path)
@@ -230,16 +279,27 @@ impl<'s> Resolver<'s> {
             (None, None) => return Err(InputError::NoRecipe(name.to_owned())),
         };
         let path = self.folder.join(format!("{name}.json"));
-        fs::write(&path, contents).map_err(|source| InputError::Io { path: path.clone(), source })?;
+        fs::write(&path, contents).map_err(|source| InputError::Io {
+            path: path.clone(),
+            source,
+        })?;
         Ok(path)
     }
 }
 
 /// An extract configuration in osmium's form: `count` boxes in rows and columns over `bbox` (left,bottom,right,top).
 fn grid(bbox: &str, count: usize) -> String {
-    let corners: Vec<f64> = bbox.split(',').filter_map(|corner| corner.trim().parse().ok()).collect();
-    let [left, bottom, right, top] = corners[..] else { return "{}".to_owned() };
-    let columns = (1..=count).rev().find(|columns| columns * columns <= count).unwrap_or(1);
+    let corners: Vec<f64> = bbox
+        .split(',')
+        .filter_map(|corner| corner.trim().parse().ok())
+        .collect();
+    let [left, bottom, right, top] = corners[..] else {
+        return "{}".to_owned();
+    };
+    let columns = (1..=count)
+        .rev()
+        .find(|columns| columns * columns <= count)
+        .unwrap_or(1);
     let rows = count.div_ceil(columns);
     let extracts: Vec<serde_json::Value> = (0..count)
         .map(|index| {

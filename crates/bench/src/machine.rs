@@ -59,7 +59,12 @@ fn read(path: &str) -> Option<String> {
 fn memory_field(name: &str) -> u64 {
     let text = read("/proc/meminfo").unwrap_or_default();
     let kilobytes = text.lines().find_map(|line| {
-        line.strip_prefix(name)?.strip_prefix(':')?.split_whitespace().next()?.parse::<u64>().ok()
+        line.strip_prefix(name)?
+            .strip_prefix(':')?
+            .split_whitespace()
+            .next()?
+            .parse::<u64>()
+            .ok()
     });
     kilobytes.unwrap_or(0) * 1024
 }
@@ -92,9 +97,14 @@ impl Machine {
                 .map(str::to_owned)
                 .collect(),
             caches: caches.collect(),
-            kernel: format!("{} {}", uname.sysname().to_string_lossy(), uname.release().to_string_lossy()),
+            kernel: format!(
+                "{} {}",
+                uname.sysname().to_string_lossy(),
+                uname.release().to_string_lossy()
+            ),
             memory_bytes: memory_field("MemTotal"),
-            huge_pages: read("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_else(|| "unknown".to_owned()),
+            huge_pages: read("/sys/kernel/mm/transparent_hugepage/enabled")
+                .unwrap_or_else(|| "unknown".to_owned()),
             governor: read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
         }
     }
@@ -104,12 +114,21 @@ impl Source {
     /// Asks git about `directory`.
     pub fn read(directory: &Path) -> Self {
         let git = |arguments: &[&str]| {
-            let output = Command::new("git").arg("-C").arg(directory).args(arguments).output().ok()?;
-            output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+            let output = Command::new("git")
+                .arg("-C")
+                .arg(directory)
+                .args(arguments)
+                .output()
+                .ok()?;
+            output
+                .status
+                .success()
+                .then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
         };
         Self {
             commit: git(&["rev-parse", "HEAD"]).unwrap_or_else(|| "unknown".to_owned()),
-            dirty: git(&["status", "--porcelain", "--untracked-files=no"]).is_some_and(|text| !text.is_empty()),
+            dirty: git(&["status", "--porcelain", "--untracked-files=no"])
+                .is_some_and(|text| !text.is_empty()),
         }
     }
 }
@@ -124,7 +143,8 @@ impl Load {
         }
         let pressure = |what: &str| {
             let text = read(&format!("/proc/pressure/{what}"))?;
-            text.split_whitespace().find_map(|word| word.strip_prefix("avg10=")?.parse::<f64>().ok())
+            text.split_whitespace()
+                .find_map(|word| word.strip_prefix("avg10=")?.parse::<f64>().ok())
         };
         Self {
             average,
@@ -165,8 +185,9 @@ pub fn fingerprint(path: &Path) -> std::io::Result<String> {
 
 /// The time now as `YYYY-MM-DDTHH:MM:SSZ`.
 pub fn timestamp() -> String {
-    let seconds =
-        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |time| time.as_secs());
+    let seconds = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(0, |time| time.as_secs());
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
     // Civil date from a day count, by eras of 400 years that start in March (H. Hinnant, chrono-compatible algorithms).
     let shifted = days + 719_468;
@@ -175,7 +196,11 @@ pub fn timestamp() -> String {
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let month_index = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * month_index + 2) / 5 + 1;
-    let month = if month_index < 10 { month_index + 3 } else { month_index - 9 };
+    let month = if month_index < 10 {
+        month_index + 3
+    } else {
+        month_index - 9
+    };
     let year = era * 400 + year_of_era + u64::from(month <= 2);
     let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")

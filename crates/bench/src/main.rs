@@ -18,7 +18,11 @@ use osmill_bench::tools::{self, Tool};
 use osmill_bench::{compare, measure, program, report, run};
 
 #[derive(Parser)]
-#[command(name = "osmill-bench", version, about = "Runs osmill and its peers in turn, verifies outputs, records figures")]
+#[command(
+    name = "osmill-bench",
+    version,
+    about = "Runs osmill and its peers in turn, verifies outputs, records figures"
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -171,9 +175,13 @@ fn main() -> ExitCode {
             .map_err(Failure::from)
             .and_then(|digest| print_json(&digest))
             .map(|()| ExitCode::SUCCESS),
-        Command::Measure { report, directory, timeout, processors, command } => {
-            launch(&report, &directory, timeout, processors, &command)
-        }
+        Command::Measure {
+            report,
+            directory,
+            timeout,
+            processors,
+            command,
+        } => launch(&report, &directory, timeout, processors, &command),
     };
     done.unwrap_or_else(|error| {
         eprintln!("osmill-bench: {error}");
@@ -207,17 +215,32 @@ fn list(suite: Option<&str>) -> Result<ExitCode, Failure> {
     let Some(name) = suite else {
         for (name, _) in SUITES {
             let suite = Suite::named(name)?;
-            println!("{name:<12} {} rows, {} programs", suite.row.len(), suite.program.len());
+            println!(
+                "{name:<12} {} rows, {} programs",
+                suite.row.len(),
+                suite.program.len()
+            );
         }
         return Ok(ExitCode::SUCCESS);
     };
     let suite = Suite::named(name)?;
     for row in &suite.row {
         let arms: Vec<&str> = row.arms.keys().map(String::as_str).collect();
-        println!("{:<26}{} {} [{}]", row.name, if row.heavy { "heavy" } else { "     " }, row.what, arms.join(", "));
+        println!(
+            "{:<26}{} {} [{}]",
+            row.name,
+            if row.heavy { "heavy" } else { "     " },
+            row.what,
+            arms.join(", ")
+        );
     }
     for program in &suite.program {
-        println!("{:<26}{} {}", program.name, if program.heavy { "heavy" } else { "     " }, program.what);
+        println!(
+            "{:<26}{} {}",
+            program.name,
+            if program.heavy { "heavy" } else { "     " },
+            program.what
+        );
     }
     for derived in &suite.derived {
         println!("{{{}}}: {}", derived.name, derived.what);
@@ -235,7 +258,9 @@ fn find_tools(args: &RunArgs) -> Result<Vec<Tool>, Failure> {
     };
     let mut found: Vec<Tool> = own.into_iter().collect();
     for peer in &args.peer {
-        let (name, path) = peer.split_once('=').ok_or_else(|| format!("--peer {peer}: NAME=PATH is needed"))?;
+        let (name, path) = peer
+            .split_once('=')
+            .ok_or_else(|| format!("--peer {peer}: NAME=PATH is needed"))?;
         found.retain(|tool| tool.name != name);
         found.push(Tool::at(name, Path::new(path))?);
     }
@@ -255,7 +280,11 @@ fn run_suite(args: &RunArgs) -> Result<ExitCode, Failure> {
     }
     let budget = Duration::try_from_secs_f64(args.budget * 60.0)?;
     let timeout = Duration::try_from_secs_f64(args.timeout)?;
-    let tools = if suite.row.is_empty() { Vec::new() } else { find_tools(args)? };
+    let tools = if suite.row.is_empty() {
+        Vec::new()
+    } else {
+        find_tools(args)?
+    };
     let inputs = args
         .input
         .iter()
@@ -263,7 +292,11 @@ fn run_suite(args: &RunArgs) -> Result<ExitCode, Failure> {
         .collect::<Result<Vec<_>, _>>()?;
     let started = machine::timestamp();
     let record = args.record.clone().unwrap_or_else(|| {
-        PathBuf::from(format!("bench/records/{}-{}.jsonl", started.replace(':', ""), args.suite))
+        PathBuf::from(format!(
+            "bench/records/{}-{}.jsonl",
+            started.replace(':', ""),
+            args.suite
+        ))
     });
     eprintln!("calibrating");
     let head = Run {
@@ -305,7 +338,10 @@ fn run_suite(args: &RunArgs) -> Result<ExitCode, Failure> {
             writer.write(&Line::Row(row))
         })?;
     }
-    let programs = suite.program.iter().filter(|program| selected(args.rows.as_deref(), &program.name));
+    let programs = suite
+        .program
+        .iter()
+        .filter(|program| selected(args.rows.as_deref(), &program.name));
     for definition in programs.filter(|program| !(program.heavy && args.skip_heavy)) {
         let mut definition = definition.clone();
         if let Some(program) = &args.program {
@@ -325,7 +361,12 @@ fn run_suite(args: &RunArgs) -> Result<ExitCode, Failure> {
         }
     }
     let finished = machine::timestamp();
-    writer.write(&Line::End(End { run: id, finished, wall_s: start.elapsed().as_secs_f64(), load: Load::now() }))?;
+    writer.write(&Line::End(End {
+        run: id,
+        finished,
+        wall_s: start.elapsed().as_secs_f64(),
+        load: Load::now(),
+    }))?;
     eprintln!("record: {}", writer.path().display());
     if failed > 0 {
         eprintln!("{failed} failed");
@@ -337,19 +378,26 @@ fn run_suite(args: &RunArgs) -> Result<ExitCode, Failure> {
 /// This process's arguments, files by their names alone: a record says nothing about the folders of a machine.
 fn own_command_line() -> Vec<String> {
     let shown = |word: &str| {
-        let (option, path) = word.split_once('=').map_or(("", word), |(option, path)| (option, path));
-        let name = Path::new(path).file_name().map_or(path.into(), |name| name.to_string_lossy());
+        let (option, path) = word
+            .split_once('=')
+            .map_or(("", word), |(option, path)| (option, path));
+        let name = Path::new(path)
+            .file_name()
+            .map_or(path.into(), |name| name.to_string_lossy());
         let name = if path.contains('/') { name } else { path.into() };
-        if option.is_empty() { name.into_owned() } else { format!("{option}={name}") }
+        if option.is_empty() {
+            name.into_owned()
+        } else {
+            format!("{option}={name}")
+        }
     };
     std::env::args().skip(1).map(|word| shown(&word)).collect()
 }
 
 fn write_report(path: &Path, output: Option<PathBuf>) -> Result<ExitCode, Failure> {
     let record = record::load_last(path)?;
-    let output = output.unwrap_or_else(|| {
-        PathBuf::from("bench/reports").join(path.file_stem().unwrap_or_default())
-    });
+    let output =
+        output.unwrap_or_else(|| PathBuf::from("bench/reports").join(path.file_stem().unwrap_or_default()));
     println!("{}", report::write(&record, &output)?.display());
     Ok(ExitCode::SUCCESS)
 }
@@ -358,8 +406,12 @@ fn compare_records(old: &Path, new: &Path, limit: f64, all: bool) -> Result<Exit
     let (old, new) = (record::load_last(old)?, record::load_last(new)?);
     let outlook = compare::compare(&old, &new, limit / 100.0);
     print!("{}", outlook.render(all));
-    let rows: BTreeSet<&str> =
-        outlook.comparisons.iter().filter(|figure| figure.fails()).map(|figure| figure.row.as_str()).collect();
+    let rows: BTreeSet<&str> = outlook
+        .comparisons
+        .iter()
+        .filter(|figure| figure.fails())
+        .map(|figure| figure.row.as_str())
+        .collect();
     if outlook.fails() {
         eprintln!("worse: {}", rows.into_iter().collect::<Vec<_>>().join("; "));
         return Ok(ExitCode::from(1));

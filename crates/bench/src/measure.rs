@@ -46,9 +46,12 @@ pub struct Sample {
     pub io: Option<IoCounts>,
     /// Exit status; `None` when a signal ended it.
     pub exit: Option<i32>,
+    /// The signal that ended it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<i32>,
     /// Whether the time limit ended it.
     pub timed_out: bool,
-    /// Share of the machine's processor time that *other* processes took meanwhile, 0 to 1.
+    /// Share of the machine's processor time that *other* processes took meanwhile, 0 to 1. Coarse for runs under 0.2 s.
     pub foreign_cpu: f64,
     /// Processor seconds that the hypervisor gave to others.
     pub steal_s: f64,
@@ -144,15 +147,30 @@ impl Launch<'_> {
         let report = self.directory.join("report.json");
         let _ = fs::remove_file(&report);
         let mut launcher = Command::new(self.launcher);
-        launcher.arg("measure").arg("--report").arg(&report).arg("--directory").arg(self.directory);
-        launcher.arg("--timeout").arg(self.timeout.as_secs_f64().to_string());
+        launcher
+            .arg("measure")
+            .arg("--report")
+            .arg(&report)
+            .arg("--directory")
+            .arg(self.directory);
+        launcher
+            .arg("--timeout")
+            .arg(self.timeout.as_secs_f64().to_string());
         if let Some(processors) = self.processors {
             launcher.arg("--processors").arg(processors.to_string());
         }
         launcher.arg("--").args(self.command);
-        launcher.process_group(0).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let child = launcher.spawn().map_err(io_error("start of the launcher"))?;
-        let ended = child.wait_with_output().map_err(io_error("wait for the launcher"))?;
+        launcher
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        let mut child = launcher.spawn().map_err(io_error("start of the launcher"))?;
+        // Open until the launcher has ended: when this process dies, the pipe closes and the launcher ends the program.
+        let _alive = child.stdin.take();
+        let ended = child
+            .wait_with_output()
+            .map_err(io_error("wait for the launcher"))?;
         let text = fs::read_to_string(&report).unwrap_or_default();
         serde_json::from_str(&text).map_err(|_| MeasureError::NoReport {
             command: self.command.join(" "),
@@ -204,20 +222,29 @@ pub fn launch(
     };
     let wall = start.elapsed();
     drop(end);
-    waited.map_err(|error| MeasureError::Io { what: format!("wait for {program}"), source: error.into() })?;
+    waited.map_err(|error| MeasureError::Io {
+        what: format!("wait for {program}"),
+        source: error.into(),
+    })?;
     let io = io_counts(pid);
     let status = child.wait().map_err(io_error(format!("wait for {program}")))?;
     // What the program left running behind its back ends with it.
     kill(pid);
     let machine = MachineTime::now().since(machine_before);
     let (timeline, timed_out) = sampler.join().unwrap_or_default();
-    let usage = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_CHILDREN)
-        .map_err(|error| MeasureError::Io { what: "getrusage".to_owned(), source: error.into() })?;
+    let usage =
+        nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_CHILDREN).map_err(|error| {
+            MeasureError::Io {
+                what: "getrusage".to_owned(),
+                source: error.into(),
+            }
+        })?;
     let seconds = |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
     let count = |value: i64| u64::try_from(value).unwrap_or(0);
     let (user_s, system_s) = (seconds(usage.user_time()), seconds(usage.system_time()));
     let wall_s = wall.as_secs_f64();
-    let foreign = (machine.busy_s - user_s - system_s).max(0.0);
+    // The machine's clock has ticks of 10 ms on each processor; what is less than those is nothing.
+    let foreign = (machine.busy_s - user_s - system_s - 0.01 * machine.processors).max(0.0);
     Ok(Sample {
         wall_s,
         user_s,
@@ -228,9 +255,10 @@ pub fn launch(
         voluntary_switches: count(usage.voluntary_context_switches()),
         involuntary_switches: count(usage.involuntary_context_switches()),
         io,
-        exit: if timed_out || status.signal().is_some() { None } else { status.code() },
+        exit: status.code(),
+        signal: status.signal(),
         timed_out,
-        foreign_cpu: (foreign / (wall_s.max(0.01) * machine.processors)).min(1.0),
+        foreign_cpu: (foreign / (wall_s.max(0.1) * machine.processors)).min(1.0),
         steal_s: machine.steal_s,
         timeline,
         from_warm_up: false,
@@ -250,7 +278,9 @@ fn watch(pid: Pid, start: Instant, timeout: Duration, ended: &mpsc::Receiver<()>
     loop {
         points.extend(point(pid, start));
         next += INTERVAL;
-        let wait = next.saturating_sub(start.elapsed()).min(timeout.saturating_sub(start.elapsed()));
+        let wait = next
+            .saturating_sub(start.elapsed())
+            .min(timeout.saturating_sub(start.elapsed()));
         match ended.recv_timeout(wait) {
             Err(mpsc::RecvTimeoutError::Timeout) => {}
             _ => return (points, timed_out),
@@ -268,10 +298,18 @@ fn watch(pid: Pid, start: Instant, timeout: Duration, ended: &mpsc::Receiver<()>
 
 fn point(pid: Pid, start: Instant) -> Option<Point> {
     let text = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).ok()?;
-    let mut point = Point { ms: start.elapsed().as_millis() as u64, ..Point::default() };
+    let mut point = Point {
+        ms: start.elapsed().as_millis() as u64,
+        ..Point::default()
+    };
     for line in text.lines() {
-        let Some((name, value)) = line.split_once(':') else { continue };
-        let number = value.split_whitespace().next().and_then(|number| number.parse::<u64>().ok());
+        let Some((name, value)) = line.split_once(':') else {
+            continue;
+        };
+        let number = value
+            .split_whitespace()
+            .next()
+            .and_then(|number| number.parse::<u64>().ok());
         match (name, number) {
             ("VmRSS", Some(kilobytes)) => point.rss = kilobytes * 1024,
             ("RssAnon", Some(kilobytes)) => point.anon = kilobytes * 1024,
@@ -285,7 +323,13 @@ fn point(pid: Pid, start: Instant) -> Option<Point> {
 fn io_counts(pid: Pid) -> Option<IoCounts> {
     let text = fs::read_to_string(format!("/proc/{}/io", pid.as_raw_nonzero())).ok()?;
     let field = |name: &str| {
-        text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')?.trim().parse::<u64>().ok())
+        text.lines().find_map(|line| {
+            line.strip_prefix(name)?
+                .strip_prefix(':')?
+                .trim()
+                .parse::<u64>()
+                .ok()
+        })
     };
     Some(IoCounts {
         read_call_bytes: field("rchar")?,
@@ -318,7 +362,12 @@ impl MachineTime {
     fn now() -> Self {
         let text = fs::read_to_string("/proc/stat").unwrap_or_default();
         let ticks = rustix::param::clock_ticks_per_second().max(1) as f64;
-        let processors = text.lines().skip(1).take_while(|line| line.starts_with("cpu")).count().max(1) as f64;
+        let processors = text
+            .lines()
+            .skip(1)
+            .take_while(|line| line.starts_with("cpu"))
+            .count()
+            .max(1) as f64;
         let fields: Vec<f64> = text
             .lines()
             .next()
@@ -330,7 +379,11 @@ impl MachineTime {
         // user, nice, system, idle, iowait, irq, softirq, steal
         let field = |index: usize| fields.get(index).copied().unwrap_or(0.0);
         let busy_s = field(0) + field(1) + field(2) + field(5) + field(6);
-        Self { busy_s, steal_s: field(7), processors }
+        Self {
+            busy_s,
+            steal_s: field(7),
+            processors,
+        }
     }
 
     fn since(self, earlier: Self) -> Self {

@@ -5,8 +5,9 @@ use std::fmt::Write as _;
 
 const FONT: &str = "font-family=\"Helvetica, Arial, sans-serif\"";
 /// The first colour is osmill's.
-const COLOURS: [&str; 8] =
-    ["#1f6fb4", "#c9772b", "#8a8f98", "#5a9e5a", "#a0548c", "#b8a12e", "#4c4f57", "#56b0b8"];
+const COLOURS: [&str; 8] = [
+    "#1f6fb4", "#c9772b", "#8a8f98", "#5a9e5a", "#a0548c", "#b8a12e", "#4c4f57", "#56b0b8",
+];
 const INK: &str = "#222222";
 const FAINT: &str = "#d8dbe0";
 
@@ -16,7 +17,10 @@ pub fn colour(index: usize) -> &'static str {
 }
 
 fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
 }
 
 /// A picture being drawn.
@@ -28,7 +32,11 @@ struct Canvas {
 
 impl Canvas {
     fn new(width: f64, height: f64) -> Self {
-        Self { width, height, body: String::new() }
+        Self {
+            width,
+            height,
+            body: String::new(),
+        }
     }
 
     fn rect(&mut self, x: f64, y: f64, width: f64, height: f64, fill: &str) {
@@ -56,7 +64,11 @@ impl Canvas {
     }
 
     fn dot(&mut self, at: (f64, f64), fill: &str) {
-        let _ = writeln!(self.body, "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"2.6\" fill=\"{fill}\"/>", at.0, at.1);
+        let _ = writeln!(
+            self.body,
+            "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"2.6\" fill=\"{fill}\"/>",
+            at.0, at.1
+        );
     }
 
     /// `anchor`: start, middle or end.
@@ -116,13 +128,23 @@ pub fn bars(title: &str, series: &[String], groups: &[(String, Vec<Bar>)]) -> St
     canvas.text((16.0, 22.0), 15.0, "start", INK, title);
     let mut y = legend(&mut canvas, 44.0, series);
     for (name, bars) in groups {
-        let longest = bars.iter().map(|bar| bar.value).fold(0.0, f64::max).max(f64::MIN_POSITIVE);
+        let longest = bars
+            .iter()
+            .map(|bar| bar.value)
+            .fold(0.0, f64::max)
+            .max(f64::MIN_POSITIVE);
         let middle = y + bars.len() as f64 * BAR / 2.0 + 4.0;
         canvas.text((LEFT - 10.0, middle), 12.0, "end", INK, name);
         for bar in bars {
             let length = (bar.value / longest * FULL).max(1.0);
             canvas.rect(LEFT, y + 1.0, length, BAR - 2.0, colour(bar.series));
-            canvas.text((LEFT + length + 6.0, y + BAR - 3.5), 11.0, "start", INK, &bar.label);
+            canvas.text(
+                (LEFT + length + 6.0, y + BAR - 3.5),
+                11.0,
+                "start",
+                INK,
+                &bar.label,
+            );
             y += BAR;
         }
         canvas.line((LEFT, y + GAP / 2.0), (LEFT + FULL, y + GAP / 2.0), FAINT, 0.6);
@@ -203,7 +225,13 @@ impl Axis {
         if !low.is_finite() || high <= low {
             (low, high) = (if scale == Scale::Linear { 0.0 } else { 0.1 }, 1.0);
         }
-        Self { scale, low, high, from, to }
+        Self {
+            scale,
+            low,
+            high,
+            from,
+            to,
+        }
     }
 
     fn at(&self, value: f64) -> f64 {
@@ -222,7 +250,10 @@ impl Axis {
                 let power = 10f64.powf(rough.log10().floor());
                 let step = [1.0, 2.0, 5.0, 10.0].map(|factor| factor * power);
                 let step = step.into_iter().find(|step| *step >= rough).unwrap_or(power);
-                (0..).map(|index| f64::from(index) * step).take_while(|value| *value <= self.high).collect()
+                (0..)
+                    .map(|index| f64::from(index) * step)
+                    .take_while(|value| *value <= self.high)
+                    .collect()
             }
             Scale::Logarithmic => {
                 let decades = (self.high / self.low).log10();
@@ -251,7 +282,11 @@ pub fn short(value: f64) -> String {
         size if size >= 1.0 => format!("{scaled:.2}"),
         _ => format!("{scaled:.3}"),
     };
-    let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
+    let text = if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.')
+    } else {
+        &text
+    };
     format!("{text}{unit}")
 }
 
@@ -273,7 +308,13 @@ pub fn panels(title: &str, series: &[String], axes: &Axes<'_>, panels: &[Panel])
     canvas.finish()
 }
 
-fn draw(canvas: &mut Canvas, (left, top): (f64, f64), (width, height): (f64, f64), axes: &Axes<'_>, panel: &Panel) {
+fn draw(
+    canvas: &mut Canvas,
+    (left, top): (f64, f64),
+    (width, height): (f64, f64),
+    axes: &Axes<'_>,
+    panel: &Panel,
+) {
     let (x0, x1) = (left + 52.0, left + width - 14.0);
     let (y0, y1) = (top + height - 46.0, top + 24.0);
     let all = || panel.curves.iter().flat_map(|curve| curve.points.iter().copied());
@@ -294,13 +335,25 @@ fn draw(canvas: &mut Canvas, (left, top): (f64, f64), (width, height): (f64, f64
     canvas.text((x1, top + 14.0), 10.0, "end", INK, axes.y);
     let mut note_y = y1 + 8.0;
     for curve in &panel.curves {
-        let points: Vec<(f64, f64)> = curve.points.iter().map(|point| (x.at(point.0), y.at(point.1))).collect();
+        let points: Vec<(f64, f64)> = curve
+            .points
+            .iter()
+            .map(|point| (x.at(point.0), y.at(point.1)))
+            .collect();
         canvas.polyline(&points, colour(curve.series));
         if axes.dots {
-            points.iter().for_each(|&point| canvas.dot(point, colour(curve.series)));
+            points
+                .iter()
+                .for_each(|&point| canvas.dot(point, colour(curve.series)));
         }
         if !curve.note.is_empty() {
-            canvas.text((x0 + 6.0, note_y), 10.0, "start", colour(curve.series), &curve.note);
+            canvas.text(
+                (x0 + 6.0, note_y),
+                10.0,
+                "start",
+                colour(curve.series),
+                &curve.note,
+            );
             note_y += 12.0;
         }
     }
@@ -313,8 +366,15 @@ mod tests {
     #[test]
     fn numbers_are_short() {
         let cases = [
-            (0.0, "0"), (0.05, "0.05"), (1.0, "1"), (2.5, "2.5"), (100.0, "100"), (12_300.0, "12.3k"),
-            (1e6, "1M"), (2.5e9, "2.5G"), (200.0, "200"),
+            (0.0, "0"),
+            (0.05, "0.05"),
+            (1.0, "1"),
+            (2.5, "2.5"),
+            (100.0, "100"),
+            (12_300.0, "12.3k"),
+            (1e6, "1M"),
+            (2.5e9, "2.5G"),
+            (200.0, "200"),
         ];
         for (value, text) in cases {
             assert_eq!(short(value), text);
@@ -324,14 +384,31 @@ mod tests {
     #[test]
     fn pictures_are_well_formed_whatever_the_names() {
         let series = ["a & b".to_owned(), "<c>".to_owned()];
-        let bar = |value| Bar { series: 1, value, label: "1 < 2".to_owned() };
+        let bar = |value| Bar {
+            series: 1,
+            value,
+            label: "1 < 2".to_owned(),
+        };
         let picture = bars("t", &series, &[("x\"y".to_owned(), vec![bar(0.0), bar(2.0)])]);
         assert!(picture.contains("a &amp; b") && picture.contains("&lt;c&gt;") && !picture.contains("1 < 2"));
-        let axes = Axes { x: "x", y: "y", x_scale: Scale::Logarithmic, y_scale: Scale::Linear, dots: true };
-        let empty = Panel { title: "none".to_owned(), curves: Vec::new() };
+        let axes = Axes {
+            x: "x",
+            y: "y",
+            x_scale: Scale::Logarithmic,
+            y_scale: Scale::Linear,
+            dots: true,
+        };
+        let empty = Panel {
+            title: "none".to_owned(),
+            curves: Vec::new(),
+        };
         let one = Panel {
             title: "one".to_owned(),
-            curves: vec![Curve { series: 0, points: vec![(5.0, 0.0)], note: String::new() }],
+            curves: vec![Curve {
+                series: 0,
+                points: vec![(5.0, 0.0)],
+                note: String::new(),
+            }],
         };
         let picture = panels("t", &series, &axes, &[empty, one]);
         assert!(!picture.contains("NaN") && !picture.contains("inf"), "{picture}");
@@ -340,11 +417,19 @@ mod tests {
 
     #[test]
     fn ticks_are_few_and_inside() {
-        for (scale, low, high) in [(Scale::Linear, 0.0, 7.3), (Scale::Logarithmic, 80.0, 2500.0), (Scale::Logarithmic, 1e3, 1e9)] {
+        for (scale, low, high) in [
+            (Scale::Linear, 0.0, 7.3),
+            (Scale::Logarithmic, 80.0, 2500.0),
+            (Scale::Logarithmic, 1e3, 1e9),
+        ] {
             let axis = Axis::new(scale, [low, high].into_iter(), 0.0, 100.0);
             let ticks = axis.ticks();
             assert!((2..=9).contains(&ticks.len()), "{ticks:?}");
-            assert!(ticks.iter().all(|&tick| (-0.01..=100.01).contains(&axis.at(tick))));
+            assert!(
+                ticks
+                    .iter()
+                    .all(|&tick| (-0.01..=100.01).contains(&axis.at(tick)))
+            );
         }
     }
 }

@@ -68,14 +68,26 @@ pub enum ProgramError {
 /// The figure of a line as a cost: nanoseconds an operation, or seconds; less is better.
 pub fn cost(line: &Value) -> Option<f64> {
     let number = |key: &str| line.get(key).and_then(Value::as_f64).filter(|value| *value > 0.0);
-    number("ns_per_query").or_else(|| number("ops_per_s").map(|rate| 1e9 / rate)).or_else(|| number("seconds"))
+    number("ns_per_query")
+        .or_else(|| number("ops_per_s").map(|rate| 1e9 / rate))
+        .or_else(|| number("seconds"))
 }
 
 /// What makes two lines repeats of each other: row, arm, size and threads.
 pub fn key(line: &Value) -> (String, String, u64, u64) {
-    let text = |key: &str| line.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let text = |key: &str| {
+        line.get(key)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
     let number = |key: &str| line.get(key).and_then(Value::as_f64).map(|value| value as u64);
-    (text("row"), text("arm"), number("n").unwrap_or(0), number("threads").unwrap_or(1))
+    (
+        text("row"),
+        text("arm"),
+        number("n").unwrap_or(0),
+        number("threads").unwrap_or(1),
+    )
 }
 
 /// Whether a line is a peer's.
@@ -84,7 +96,11 @@ pub fn is_peer(line: &Value) -> bool {
 }
 
 fn check(line: &Value) -> Result<(), &'static str> {
-    let text = |key: &str| line.get(key).and_then(Value::as_str).is_some_and(|text| !text.is_empty());
+    let text = |key: &str| {
+        line.get(key)
+            .and_then(Value::as_str)
+            .is_some_and(|text| !text.is_empty())
+    };
     if !text("row") || !text("arm") {
         return Err("a figure needs `row` and `arm`");
     }
@@ -107,11 +123,17 @@ pub fn run<E: From<ProgramError>>(
     mut sink: impl FnMut(ProgramResult) -> Result<(), E>,
 ) -> Result<usize, E> {
     let name = definition.name.clone();
-    let io = |source| ProgramError::Io { program: name.clone(), source };
+    let io = |source| ProgramError::Io {
+        program: name.clone(),
+        source,
+    };
     let mut command = definition.command.clone();
     if with_peers {
         // Options of cargo stand before the `--` that ends them.
-        let at = command.iter().position(|word| word == "--").unwrap_or(command.len());
+        let at = command
+            .iter()
+            .position(|word| word == "--")
+            .unwrap_or(command.len());
         command.splice(at..at, definition.with_peers.iter().cloned());
     }
     command.extend(extra.iter().cloned());
@@ -132,16 +154,26 @@ pub fn run<E: From<ProgramError>>(
                 eprintln!("{text}");
                 continue;
             }
-            let broken =
-                |what: String| ProgramError::Line { program: name.clone(), what, line: text.clone() };
+            let broken = |what: String| ProgramError::Line {
+                program: name.clone(),
+                what,
+                line: text.clone(),
+            };
             let line: Value = serde_json::from_str(&text).map_err(|error| broken(error.to_string()))?;
             if line.get("row").is_none() {
                 continue;
             }
             check(&line).map_err(|what| broken(what.to_owned()))?;
             let (row, arm, n, threads) = key(&line);
-            eprintln!("  {row:<24} {arm:<20} n={n} threads={threads}: {:.3}", cost(&line).unwrap_or(0.0));
-            sink(ProgramResult { run: run.to_owned(), program: name.clone(), line })?;
+            eprintln!(
+                "  {row:<24} {arm:<20} n={n} threads={threads}: {:.3}",
+                cost(&line).unwrap_or(0.0)
+            );
+            sink(ProgramResult {
+                run: run.to_owned(),
+                program: name.clone(),
+                line,
+            })?;
             count += 1;
         }
         Ok(())
@@ -153,7 +185,11 @@ pub fn run<E: From<ProgramError>>(
     let status = child.wait().map_err(io)?;
     done?;
     if !status.success() {
-        return Err(ProgramError::Ended { program: name.clone(), status }.into());
+        return Err(ProgramError::Ended {
+            program: name.clone(),
+            status,
+        }
+        .into());
     }
     Ok(count)
 }
@@ -174,10 +210,16 @@ mod tests {
 
     fn lines(script: &str) -> Result<Vec<Value>, ProgramError> {
         let mut lines = Vec::new();
-        run("r", &shell(script), false, &[], |result| -> Result<(), ProgramError> {
-            lines.push(result.line);
-            Ok(())
-        })?;
+        run(
+            "r",
+            &shell(script),
+            false,
+            &[],
+            |result| -> Result<(), ProgramError> {
+                lines.push(result.line);
+                Ok(())
+            },
+        )?;
         Ok(lines)
     }
 
@@ -190,7 +232,10 @@ mod tests {
         assert_eq!(lines.len(), 2);
         assert_eq!(cost(&lines[0]), Some(12.5));
         assert_eq!(cost(&lines[1]), Some(25.0));
-        assert_eq!(key(&lines[0]), ("search".to_owned(), "ours".to_owned(), 1_000_000, 1));
+        assert_eq!(
+            key(&lines[0]),
+            ("search".to_owned(), "ours".to_owned(), 1_000_000, 1)
+        );
         assert!(is_peer(&lines[1]) && !is_peer(&lines[0]));
         assert_eq!(lines[0]["extra"][0], 1);
     }
@@ -212,7 +257,13 @@ mod tests {
         let mut definition = shell("");
         definition.command = ["echo", "{\"row\":\"a\"", "--", "x"].map(str::to_owned).to_vec();
         definition.with_peers = vec!["--features".to_owned()];
-        let error = run("r", &definition, true, &["y".to_owned()], |_| -> Result<(), ProgramError> { Ok(()) });
+        let error = run(
+            "r",
+            &definition,
+            true,
+            &["y".to_owned()],
+            |_| -> Result<(), ProgramError> { Ok(()) },
+        );
         assert!(error.unwrap_err().to_string().contains("--features -- x y"));
     }
 }

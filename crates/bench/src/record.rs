@@ -198,12 +198,16 @@ impl Arm {
     pub fn typical(&self) -> Option<usize> {
         let wall = self.wall()?;
         let distance = |sample: &Sample| (sample.wall_s - wall).abs();
-        (0..self.samples.len()).min_by(|&a, &b| distance(&self.samples[a]).total_cmp(&distance(&self.samples[b])))
+        (0..self.samples.len())
+            .min_by(|&a, &b| distance(&self.samples[a]).total_cmp(&distance(&self.samples[b])))
     }
 
     /// Largest share of the machine that other processes took during a sample.
     pub fn foreign_cpu(&self) -> f64 {
-        self.samples.iter().map(|sample| sample.foreign_cpu).fold(0.0, f64::max)
+        self.samples
+            .iter()
+            .map(|sample| sample.foreign_cpu)
+            .fold(0.0, f64::max)
     }
 }
 
@@ -253,12 +257,22 @@ pub struct Writer {
 impl Writer {
     /// Opens `path` for appending; makes it and its folder where needed.
     pub fn append_to(path: &Path) -> Result<Self, RecordError> {
-        let fail = |source| RecordError::Io { path: path.to_owned(), source };
+        let fail = |source| RecordError::Io {
+            path: path.to_owned(),
+            source,
+        };
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder).map_err(fail)?;
         }
-        let file = OpenOptions::new().create(true).append(true).open(path).map_err(fail)?;
-        Ok(Self { path: path.to_owned(), file })
+        let file = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(path)
+            .map_err(fail)?;
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+        })
     }
 
     /// Where it goes.
@@ -268,7 +282,10 @@ impl Writer {
 
     /// Appends one line.
     pub fn write(&mut self, line: &Line) -> Result<(), RecordError> {
-        let fail = |source| RecordError::Io { path: self.path.clone(), source };
+        let fail = |source| RecordError::Io {
+            path: self.path.clone(),
+            source,
+        };
         let mut text = serde_json::to_string(line).map_err(|error| fail(error.into()))?;
         text.push('\n');
         self.file.write_all(text.as_bytes()).map_err(fail)
@@ -290,18 +307,28 @@ pub struct Record {
 
 /// All runs of a record file, oldest first.
 pub fn load(path: &Path) -> Result<Vec<Record>, RecordError> {
-    let io = |source| RecordError::Io { path: path.to_owned(), source };
+    let io = |source| RecordError::Io {
+        path: path.to_owned(),
+        source,
+    };
     let mut records: Vec<Record> = Vec::new();
     for (index, text) in BufReader::new(File::open(path).map_err(io)?).lines().enumerate() {
         let text = text.map_err(io)?;
         if text.trim().is_empty() {
             continue;
         }
-        let line = serde_json::from_str(&text)
-            .map_err(|source| RecordError::Line { path: path.to_owned(), line: index + 1, source })?;
-        let of = |records: &mut Vec<Record>, run: &str| records.iter().rposition(|record| record.run.id == run);
+        let line = serde_json::from_str(&text).map_err(|source| RecordError::Line {
+            path: path.to_owned(),
+            line: index + 1,
+            source,
+        })?;
+        let of =
+            |records: &mut Vec<Record>, run: &str| records.iter().rposition(|record| record.run.id == run);
         match line {
-            Line::Run(run) => records.push(Record { run: *run, ..Record::default() }),
+            Line::Run(run) => records.push(Record {
+                run: *run,
+                ..Record::default()
+            }),
             Line::Row(row) => {
                 if let Some(at) = of(&mut records, &row.run) {
                     records[at].rows.push(row);
@@ -320,12 +347,16 @@ pub fn load(path: &Path) -> Result<Vec<Record>, RecordError> {
         }
     }
     if records.is_empty() {
-        return Err(RecordError::Empty { path: path.to_owned() });
+        return Err(RecordError::Empty {
+            path: path.to_owned(),
+        });
     }
     Ok(records)
 }
 
 /// The last run of a record file.
 pub fn load_last(path: &Path) -> Result<Record, RecordError> {
-    load(path)?.pop().ok_or_else(|| RecordError::Empty { path: path.to_owned() })
+    load(path)?.pop().ok_or_else(|| RecordError::Empty {
+        path: path.to_owned(),
+    })
 }

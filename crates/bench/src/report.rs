@@ -1,5 +1,7 @@
 //! A record as a page: tables in Markdown, pictures beside them.
 
+mod scaling;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
@@ -17,22 +19,32 @@ pub struct ReportError {
     source: std::io::Error,
 }
 
-/// A row without input and processors where all rows have the same ones.
-type Subject = (String, String, usize, bool);
-
 /// Writes `report.md` and its pictures into `folder`; returns the page's path.
 pub fn write(record: &Record, folder: &Path) -> Result<PathBuf, ReportError> {
     let put = |name: &str, text: &str| {
         let path = folder.join(name);
         fs::write(&path, text).map_err(|source| ReportError { path, source })
     };
-    fs::create_dir_all(folder).map_err(|source| ReportError { path: folder.to_owned(), source })?;
+    fs::create_dir_all(folder).map_err(|source| ReportError {
+        path: folder.to_owned(),
+        source,
+    })?;
     let series = series(record);
     let mut page = head(record);
-    let rows: Vec<&Row> = record.rows.iter().filter(|row| row.outcome == Outcome::Ok).collect();
+    let rows: Vec<&Row> = record
+        .rows
+        .iter()
+        .filter(|row| row.outcome == Outcome::Ok)
+        .collect();
     if !rows.is_empty() {
-        put("walls.svg", &bars(&rows, &series, "Wall time, median", Figure::Wall))?;
-        put("memory.svg", &bars(&rows, &series, "Peak memory, median", Figure::Memory))?;
+        put(
+            "walls.svg",
+            &bars(&rows, &series, "Wall time, median", Figure::Wall),
+        )?;
+        put(
+            "memory.svg",
+            &bars(&rows, &series, "Peak memory, median", Figure::Memory),
+        )?;
         page.push_str("## Times and memory\n\n![wall times](walls.svg)\n\n");
         page.push_str(&table(&rows, &series));
         page.push_str("\n![peak memory](memory.svg)\n\n");
@@ -41,16 +53,23 @@ pub fn write(record: &Record, folder: &Path) -> Result<PathBuf, ReportError> {
             put("timelines.svg", &picture)?;
             page.push_str("## Memory over time\n\n![memory timelines](timelines.svg)\n\n");
         }
-        for scaling in scalings(&rows, &series) {
+        for scaling in scaling::pages(&rows, &series) {
             put(&format!("{}.svg", scaling.file), &scaling.picture)?;
-            let _ = write!(page, "## {}\n\n![{}]({}.svg)\n\n{}\n", scaling.title, scaling.title, scaling.file, scaling.table);
+            let _ = write!(
+                page,
+                "## {}\n\n![{}]({}.svg)\n\n{}\n",
+                scaling.title, scaling.title, scaling.file, scaling.table
+            );
         }
         page.push_str(&phases(&rows));
     }
     if !record.programs.is_empty() {
         let (text, picture) = programs(record);
         put("programs.svg", &picture)?;
-        let _ = write!(page, "## In-process figures\n\n![in-process figures](programs.svg)\n\n{text}\n");
+        let _ = write!(
+            page,
+            "## In-process figures\n\n![in-process figures](programs.svg)\n\n{text}\n"
+        );
     }
     page.push_str(&others(record));
     put("report.md", &page)?;
@@ -86,7 +105,11 @@ fn seconds(value: f64) -> String {
 }
 
 fn megabytes(value: f64) -> String {
-    if value >= 1e8 { format!("{:.0} MB", value / 1e6) } else { format!("{:.1} MB", value / 1e6) }
+    if value >= 1e8 {
+        format!("{:.0} MB", value / 1e6)
+    } else {
+        format!("{:.1} MB", value / 1e6)
+    }
 }
 
 /// Row names, with input, processors and temperature where they vary.
@@ -113,28 +136,74 @@ fn head(record: &Record) -> String {
         "Run `{}` of commit `{}`{}, begun {}{}.\n",
         run.id,
         run.source.commit.chars().take(12).collect::<String>(),
-        if run.source.dirty { " **with uncommitted changes**" } else { "" },
+        if run.source.dirty {
+            " **with uncommitted changes**"
+        } else {
+            ""
+        },
         run.started,
-        record.end.as_ref().map_or(" and **not finished**".to_owned(), |end| format!(", {} long", seconds(end.wall_s)))
+        record
+            .end
+            .as_ref()
+            .map_or(" and **not finished**".to_owned(), |end| format!(
+                ", {} long",
+                seconds(end.wall_s)
+            ))
     );
-    let _ = writeln!(page, "Command: `osmill-bench {}`. What these figures mean and do not: `crates/bench/READING.md`.\n", run.command.join(" "));
+    let _ = writeln!(
+        page,
+        "Command: `osmill-bench {}`. What these figures mean and do not: `crates/bench/READING.md`.\n",
+        run.command.join(" ")
+    );
     let _ = writeln!(page, "| | |\n| --- | --- |");
-    let _ = writeln!(page, "| processor | {} x {} ({}) |", machine.processors, machine.cpu, machine.cpu_features.join(", "));
+    let _ = writeln!(
+        page,
+        "| processor | {} x {} ({}) |",
+        machine.processors,
+        machine.cpu,
+        machine.cpu_features.join(", ")
+    );
     let _ = writeln!(page, "| caches | {} |", machine.caches.join(", "));
-    let _ = writeln!(page, "| memory | {:.1} GiB, huge pages {} |", machine.memory_bytes as f64 / f64::from(1 << 30), machine.huge_pages);
+    let _ = writeln!(
+        page,
+        "| memory | {:.1} GiB, huge pages {} |",
+        machine.memory_bytes as f64 / f64::from(1 << 30),
+        machine.huge_pages
+    );
     let _ = writeln!(page, "| kernel | {} |", machine.kernel);
-    let rates: Vec<String> = run.calibration.rates().iter().map(|(name, rate, _)| format!("{name} {rate:.1}")).collect();
+    let rates: Vec<String> = run
+        .calibration
+        .rates()
+        .iter()
+        .map(|(name, rate, _)| format!("{name} {rate:.1}"))
+        .collect();
     let _ = writeln!(page, "| calibration | {} |", rates.join("; "));
     if let (Some(one), Some(many)) = (run.calibration.device_iops_1, run.calibration.device_iops_16) {
-        let _ = writeln!(page, "| device, 4 KiB reads/s | {one:.0} one at a time, {many:.0} by 16 threads |");
+        let _ = writeln!(
+            page,
+            "| device, 4 KiB reads/s | {one:.0} one at a time, {many:.0} by 16 threads |"
+        );
     }
-    let after = record.end.as_ref().map_or(String::new(), |end| format!(", {:.2} after", end.load.average[0]));
-    let _ = writeln!(page, "| load (1 min) | {:.2} before{after} |", run.load.average[0]);
+    let after = record
+        .end
+        .as_ref()
+        .map_or(String::new(), |end| format!(", {:.2} after", end.load.average[0]));
+    let _ = writeln!(
+        page,
+        "| load (1 min) | {:.2} before{after} |",
+        run.load.average[0]
+    );
     for tool in &run.tools {
         let _ = writeln!(page, "| {} | {} |", tool.name, tool.version);
     }
     for input in &run.inputs {
-        let _ = writeln!(page, "| input | {} ({}, `{}`) |", input.name, megabytes(input.bytes as f64), input.hash);
+        let _ = writeln!(
+            page,
+            "| input | {} ({}, `{}`) |",
+            input.name,
+            megabytes(input.bytes as f64),
+            input.hash
+        );
     }
     page.push('\n');
     page
@@ -161,8 +230,14 @@ fn bars(rows: &[&Row], series: &[String], title: &str, figure: Figure) -> String
                     Figure::Wall => seconds(value),
                     Figure::Memory => megabytes(value),
                 };
-                let ratio = own.filter(|own| !arm.own && *own > 0.0).map_or(String::new(), |own| format!(" ({:.1}x)", value / own));
-                Bar { series: index(series, &arm.arm), value, label: number + &ratio }
+                let ratio = own
+                    .filter(|own| !arm.own && *own > 0.0)
+                    .map_or(String::new(), |own| format!(" ({:.1}x)", value / own));
+                Bar {
+                    series: index(series, &arm.arm),
+                    value,
+                    label: number + &ratio,
+                }
             });
             (label(row, rows), bars.collect())
         })
@@ -171,8 +246,13 @@ fn bars(rows: &[&Row], series: &[String], title: &str, figure: Figure) -> String
 }
 
 fn table(rows: &[&Row], series: &[String]) -> String {
-    let present: Vec<&String> =
-        series.iter().filter(|name| rows.iter().any(|row| row.arms.iter().any(|arm| arm.arm == **name))).collect();
+    let present: Vec<&String> = series
+        .iter()
+        .filter(|name| {
+            rows.iter()
+                .any(|row| row.arms.iter().any(|arm| arm.arm == **name))
+        })
+        .collect();
     let mut text = String::from("| job |");
     for name in &present {
         let _ = write!(text, " {name} |");
@@ -206,9 +286,16 @@ fn table(rows: &[&Row], series: &[String]) -> String {
             text.push_str(" |");
         }
         let goals = row.goals.iter().filter_map(|(peer, goal)| {
-            let wall = row.arms.iter().find(|arm| !arm.own && arm.arm.starts_with(peer.as_str()))?.wall()?;
+            let wall = row
+                .arms
+                .iter()
+                .find(|arm| !arm.own && arm.arm.starts_with(peer.as_str()))?
+                .wall()?;
             let ratio = wall / own?;
-            Some(format!("{peer} {goal}x {}", if ratio >= *goal { "met" } else { "**missed**" }))
+            Some(format!(
+                "{peer} {goal}x {}",
+                if ratio >= *goal { "met" } else { "**missed**" }
+            ))
         });
         let _ = writeln!(text, " {} |", goals.collect::<Vec<_>>().join(", "));
     }
@@ -228,10 +315,19 @@ fn details(rows: &[&Row]) -> String {
         for arm in &row.arms {
             let middle = |figure: fn(&crate::measure::Sample) -> f64| arm.middle(figure).unwrap_or(0.0);
             let bytes = |figure: fn(&crate::measure::IoCounts) -> u64| {
-                let values: Vec<f64> = arm.samples.iter().filter_map(|sample| sample.io.as_ref()).map(|io| figure(io) as f64).collect();
+                let values: Vec<f64> = arm
+                    .samples
+                    .iter()
+                    .filter_map(|sample| sample.io.as_ref())
+                    .map(|io| figure(io) as f64)
+                    .collect();
                 stats::median(&values).map_or("?".to_owned(), megabytes)
             };
-            let warm = if arm.samples.iter().any(|sample| sample.from_warm_up) { " (w)" } else { "" };
+            let warm = if arm.samples.iter().any(|sample| sample.from_warm_up) {
+                " (w)"
+            } else {
+                ""
+            };
             let _ = writeln!(
                 text,
                 "| {} | {} | {}{warm} | {:.2} | {:.2} | {} | {} | {} | {} + {} | {} | {} | {} | {}, {} runs{} |",
@@ -247,7 +343,8 @@ fn details(rows: &[&Row]) -> String {
                 plot::short(middle(|sample| sample.major_faults as f64)),
                 plot::short(middle(|sample| sample.voluntary_switches as f64)),
                 plot::short(middle(|sample| sample.involuntary_switches as f64)),
-                arm.output_bytes.map_or("-".to_owned(), |bytes| megabytes(bytes as f64)),
+                arm.output_bytes
+                    .map_or("-".to_owned(), |bytes| megabytes(bytes as f64)),
                 arm.verified.how,
                 arm.verified.runs,
                 match &arm.verified.known {
@@ -273,83 +370,36 @@ fn timelines(rows: &[&Row], series: &[String]) -> Option<String> {
                     // A line needs two points; shorter runs have their peak in the table.
                     (sample.timeline.len() >= 3).then(|| Curve {
                         series: index(series, &arm.arm),
-                        points: sample.timeline.iter().map(|point| (point.ms as f64 / 1e3, point.rss as f64 / 1e6)).collect(),
+                        points: sample
+                            .timeline
+                            .iter()
+                            .map(|point| (point.ms as f64 / 1e3, point.rss as f64 / 1e6))
+                            .collect(),
                         note: String::new(),
                     })
                 })
                 .collect();
-            (!curves.is_empty()).then(|| Panel { title: label(row, rows), curves })
+            (!curves.is_empty()).then(|| Panel {
+                title: label(row, rows),
+                curves,
+            })
         })
         .collect();
-    let axes = Axes { x: "seconds", y: "resident MB", x_scale: Scale::Linear, y_scale: Scale::Linear, dots: false };
-    (!panels.is_empty()).then(|| plot::panels("Resident memory over time, one typical run an arm", series, &axes, &panels))
-}
-
-struct Scaling {
-    file: String,
-    title: String,
-    picture: String,
-    table: String,
-}
-
-/// Growth with input size and with processors, where a row was measured at more than one.
-fn scalings(rows: &[&Row], series: &[String]) -> Vec<Scaling> {
-    type Measure = fn(&Arm) -> Option<f64>;
-    let wall: Measure = Arm::wall;
-    let peak: Measure = |arm| arm.peak().map(|bytes| bytes / 1e6);
-    let size = |row: &Row| row.input_bytes as f64 / 1e6;
-    let processors = |row: &Row| row.processors as f64;
-    let by_size = |row: &Row| -> Subject { (row.row.clone(), String::new(), row.processors, row.cold) };
-    let by_processors = |row: &Row| -> Subject { (row.row.clone(), row.input.clone(), 0, row.cold) };
-    let plans: [(&str, &str, &str, &str, &dyn Fn(&Row) -> f64, &dyn Fn(&Row) -> Subject, Measure); 3] = [
-        ("scaling-time", "Wall time over input size", "input MB", "wall s", &size, &by_size, wall),
-        ("scaling-memory", "Peak memory over input size", "input MB", "peak MB", &size, &by_size, peak),
-        ("scaling-processors", "Wall time over processors", "processors", "wall s", &processors, &by_processors, wall),
-    ];
-    let mut done = Vec::new();
-    for (file, title, x_name, y_name, x, subject, y) in plans {
-        let mut subjects: Vec<Subject> = Vec::new();
-        for row in rows {
-            if !subjects.contains(&subject(row)) {
-                subjects.push(subject(row));
-            }
-        }
-        let mut table = format!("| job | arm | points ({x_name}: {y_name}) | exponent |\n| --- | --- | --- | --- |\n");
-        let mut panels = Vec::new();
-        for wanted in subjects {
-            let group: Vec<&&Row> = rows.iter().filter(|row| subject(row) == wanted).collect();
-            let (name, input, count, _) = &wanted;
-            let mut label = name.clone();
-            if !input.is_empty() {
-                let _ = write!(label, " {}", input.trim_end_matches(".osm.pbf"));
-            }
-            if *count > 0 && rows.iter().any(|row| row.processors != *count) {
-                let _ = write!(label, " {count}cpu");
-            }
-            let mut curves = Vec::new();
-            for (index, arm) in series.iter().enumerate() {
-                let mut points: Vec<(f64, f64)> = group
-                    .iter()
-                    .filter_map(|row| Some((x(row), y(row.arms.iter().find(|other| other.arm == *arm)?)?)))
-                    .collect();
-                points.sort_by(|one, two| one.0.total_cmp(&two.0));
-                let Some((exponent, _)) = stats::power_law(&points) else { continue };
-                let list: Vec<String> = points.iter().map(|(x, y)| format!("{}: {}", plot::short(*x), plot::short(*y))).collect();
-                let _ = writeln!(table, "| {label} | {arm} | {} | {exponent:.2} |", list.join(", "));
-                curves.push(Curve { series: index, points, note: format!("exponent {exponent:.2}") });
-            }
-            if !curves.is_empty() {
-                panels.push(Panel { title: label, curves });
-            }
-        }
-        if panels.is_empty() {
-            continue;
-        }
-        let axes = Axes { x: x_name, y: y_name, x_scale: Scale::Logarithmic, y_scale: Scale::Logarithmic, dots: true };
-        let picture = plot::panels(title, series, &axes, &panels);
-        done.push(Scaling { file: file.to_owned(), title: title.to_owned(), picture, table });
-    }
-    done
+    let axes = Axes {
+        x: "seconds",
+        y: "resident MB",
+        x_scale: Scale::Linear,
+        y_scale: Scale::Linear,
+        dots: false,
+    };
+    (!panels.is_empty()).then(|| {
+        plot::panels(
+            "Resident memory over time, one typical run an arm",
+            series,
+            &axes,
+            &panels,
+        )
+    })
 }
 
 /// What the programs logged about themselves, as it came.
@@ -364,12 +414,18 @@ fn phases(rows: &[&Row]) -> String {
             text.push_str("```\n\n");
         }
     }
-    if text.is_empty() { text } else { format!("## Phases, as logged by the programs\n\n{text}") }
+    if text.is_empty() {
+        text
+    } else {
+        format!("## Phases, as logged by the programs\n\n{text}")
+    }
 }
 
 fn programs(record: &Record) -> (String, String) {
     let mut names: Vec<(bool, String)> = Vec::new();
-    let mut costs: BTreeMap<(String, u64), BTreeMap<(String, u64), Vec<f64>>> = BTreeMap::new();
+    // Rows with their threads, in which arms with their sizes have costs.
+    type Costs = BTreeMap<(String, u64), Vec<f64>>;
+    let mut costs: BTreeMap<(String, u64), Costs> = BTreeMap::new();
     for result in &record.programs {
         let (row, arm, n, threads) = program::key(&result.line);
         let name = (program::is_peer(&result.line), arm.clone());
@@ -377,31 +433,57 @@ fn programs(record: &Record) -> (String, String) {
             names.push(name);
         }
         let row = format!("{}/{row}", result.program);
-        let entry = costs.entry((row, threads)).or_default().entry((arm, n)).or_default();
+        let entry = costs
+            .entry((row, threads))
+            .or_default()
+            .entry((arm, n))
+            .or_default();
         entry.extend(program::cost(&result.line));
     }
     names.sort_by_key(|(peer, _)| *peer);
     let names: Vec<String> = names.into_iter().map(|(_, name)| name).collect();
-    let mut text = String::from("| row | threads | n | arm | cost | repeats |\n| --- | --- | --- | --- | --- | --- |\n");
+    let mut text =
+        String::from("| row | threads | n | arm | cost | repeats |\n| --- | --- | --- | --- | --- | --- |\n");
     let mut panels = Vec::new();
     for ((row, threads), arms) in &costs {
         let mut curves = Vec::new();
         for (index, name) in names.iter().enumerate() {
             let mut points = Vec::new();
             for ((_, n), values) in arms.iter().filter(|((arm, _), _)| arm == name) {
-                let Some(cost) = stats::median(values) else { continue };
-                let band = stats::noise_band(values).map_or(String::new(), |band| format!(" ±{:.0} %", band * 100.0));
-                let _ = writeln!(text, "| {row} | {threads} | {} | {name} | {cost:.2}{band} | {} |", plot::short(*n as f64), values.len());
+                let Some(cost) = stats::median(values) else {
+                    continue;
+                };
+                let band = stats::noise_band(values)
+                    .map_or(String::new(), |band| format!(" ±{:.0} %", band * 100.0));
+                let _ = writeln!(
+                    text,
+                    "| {row} | {threads} | {} | {name} | {cost:.2}{band} | {} |",
+                    plot::short(*n as f64),
+                    values.len()
+                );
                 points.push((*n as f64, cost));
             }
             if !points.is_empty() {
-                curves.push(Curve { series: index, points, note: String::new() });
+                curves.push(Curve {
+                    series: index,
+                    points,
+                    note: String::new(),
+                });
             }
         }
-        panels.push(Panel { title: format!("{row}, {threads} thread(s)"), curves });
+        panels.push(Panel {
+            title: format!("{row}, {threads} thread(s)"),
+            curves,
+        });
     }
     text.push_str("\nCost: ns an operation (or seconds, where the program gives those).\n");
-    let axes = Axes { x: "n", y: "cost", x_scale: Scale::Logarithmic, y_scale: Scale::Logarithmic, dots: true };
+    let axes = Axes {
+        x: "n",
+        y: "cost",
+        x_scale: Scale::Logarithmic,
+        y_scale: Scale::Logarithmic,
+        dots: true,
+    };
     let picture = plot::panels("In-process figures: cost over size", &names, &axes, &panels);
     (text, picture)
 }
@@ -411,10 +493,19 @@ fn others(record: &Record) -> String {
     let mut text = String::new();
     for row in record.rows.iter().filter(|row| row.outcome != Outcome::Ok) {
         let outcome = format!("{:?}", row.outcome).to_lowercase();
-        let _ = writeln!(text, "| {} | {} | {} | {outcome} | {} |", row.row, row.input, row.processors, row.reason.replace('|', "\\|"));
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {outcome} | {} |",
+            row.row,
+            row.input,
+            row.processors,
+            row.reason.replace('|', "\\|")
+        );
     }
     if text.is_empty() {
         return text;
     }
-    format!("## Rows without figures\n\n| job | input | processors | outcome | reason |\n| --- | --- | --- | --- | --- |\n{text}")
+    format!(
+        "## Rows without figures\n\n| job | input | processors | outcome | reason |\n| --- | --- | --- | --- | --- |\n{text}"
+    )
 }

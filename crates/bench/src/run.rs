@@ -59,9 +59,16 @@ pub fn rows<E>(
     mut sink: impl FnMut(record::Row) -> Result<(), E>,
 ) -> Result<usize, E> {
     let all = std::thread::available_parallelism().map_or(1, usize::from);
-    let counts = if options.processors.is_empty() { vec![all] } else { options.processors.clone() };
-    let chosen: Vec<&Row> =
-        suite.row.iter().filter(|row| selected(options.rows.as_deref(), &row.name)).collect();
+    let counts = if options.processors.is_empty() {
+        vec![all]
+    } else {
+        options.processors.clone()
+    };
+    let chosen: Vec<&Row> = suite
+        .row
+        .iter()
+        .filter(|row| selected(options.rows.as_deref(), &row.name))
+        .collect();
     let (start, mut failed) = (Instant::now(), 0);
     let mut left = chosen.len() * inputs.len() * counts.len();
     for row in chosen {
@@ -71,7 +78,15 @@ pub fn rows<E>(
                 // Half of a row's share is for samples; warm-ups and verification take the other half.
                 let share = remaining.as_secs_f64() / left.max(1) as f64 / 2.0;
                 left = left.saturating_sub(1);
-                let job = Job { row, input, processors, all, tools, options, share };
+                let job = Job {
+                    row,
+                    input,
+                    processors,
+                    all,
+                    tools,
+                    options,
+                    share,
+                };
                 let mut result = record::Row {
                     run: run.to_owned(),
                     row: row.name.clone(),
@@ -84,7 +99,10 @@ pub fn rows<E>(
                     arms: Vec::new(),
                     goals: row.goals.clone(),
                 };
-                eprintln!("{} over {} on {processors} processor(s)", row.name, input.info.name);
+                eprintln!(
+                    "{} over {} on {processors} processor(s)",
+                    row.name, input.info.name
+                );
                 let done = if remaining.is_zero() {
                     Err(Stop::Skipped("the time budget is used up".to_owned()))
                 } else {
@@ -108,8 +126,14 @@ fn report(row: &record::Row) {
         eprintln!("  {:?}: {}", row.outcome, row.reason);
     }
     for arm in &row.arms {
-        let (Some(wall), Some(peak)) = (arm.wall(), arm.peak()) else { continue };
-        let note = if arm.verified.differences.is_empty() { "" } else { "  (output differs, as known)" };
+        let (Some(wall), Some(peak)) = (arm.wall(), arm.peak()) else {
+            continue;
+        };
+        let note = if arm.verified.differences.is_empty() {
+            ""
+        } else {
+            "  (output differs, as known)"
+        };
         eprintln!(
             "  {:<12} {wall:8.3} s  {:7.1} MB  {} sample(s){note}",
             arm.arm,
@@ -207,7 +231,9 @@ impl<'a> Job<'a> {
         let mut arms = Vec::new();
         let mut absent = format!("no build of {} at hand", tools::OWN);
         for tool in self.tools {
-            let Some(definition) = self.row.arms.get(&tool.kind) else { continue };
+            let Some(definition) = self.row.arms.get(&tool.kind) else {
+                continue;
+            };
             if definition.heavy && self.options.skip_heavy {
                 continue;
             }
@@ -227,9 +253,8 @@ impl<'a> Job<'a> {
                 stdout: folder.join("stdout"),
                 stderr: folder.join("stderr"),
             };
-            let mut resolve = |args: &str| {
-                resolver.resolve(args, tool, self.input, &places.out, &places.outdir)
-            };
+            let mut resolve =
+                |args: &str| resolver.resolve(args, tool, self.input, &places.out, &places.outdir);
             let skip = |error: inputs::InputError| Stop::Skipped(format!("{}: {error}", tool.name));
             let resolved = resolve(&definition.args).map_err(skip)?;
             let program = tool.path.display().to_string();
@@ -238,7 +263,12 @@ impl<'a> Job<'a> {
             if tool.is_own() {
                 command.extend(self.own_options(tool, &definition.args));
             }
-            let after = definition.after.as_deref().map(&mut resolve).transpose().map_err(skip)?;
+            let after = definition
+                .after
+                .as_deref()
+                .map(&mut resolve)
+                .transpose()
+                .map_err(skip)?;
             arms.push(Runner {
                 tool,
                 exits: &definition.exit,
@@ -287,8 +317,11 @@ impl<'a> Job<'a> {
             let _ = rustix::fs::syncfs(&folder);
         }
         for path in &arm.reads {
-            let ready =
-                if self.options.cold { inputs::drop_pages(path) } else { inputs::read_through(path) };
+            let ready = if self.options.cold {
+                inputs::drop_pages(path)
+            } else {
+                inputs::read_through(path)
+            };
             ready.map_err(|error| fail(format!("{}: {error}", path.display())))?;
         }
         let launch = Launch {
@@ -306,19 +339,31 @@ impl<'a> Job<'a> {
         }
         if !sample.exit.is_some_and(|exit| arm.exits.contains(&exit)) {
             let words = fs::read_to_string(&arm.places.stderr).unwrap_or_default();
-            let words = words.trim().lines().last().unwrap_or("and said nothing").to_owned();
-            let how = sample.exit.map_or("a signal".to_owned(), |exit| format!("exit code {exit}"));
+            let words = words
+                .trim()
+                .lines()
+                .last()
+                .unwrap_or("and said nothing")
+                .to_owned();
+            let how = match (sample.exit, sample.signal) {
+                (Some(exit), _) => format!("exit code {exit}"),
+                (None, signal) => format!("signal {}", signal.unwrap_or(0)),
+            };
             return Err(fail(format!("{name}: ended with {how}: {words}")));
         }
         let log = log_lines(&arm.places.stderr);
         if let Some(after) = &arm.after {
-            let launch = Launch { command: after, ..launch };
+            let launch = Launch {
+                command: after,
+                ..launch
+            };
             let ended = launch.run().map_err(|error| fail(error.to_string()))?;
             if ended.exit != Some(0) {
                 return Err(fail(format!("{name}: `{}` failed", after.join(" "))));
             }
         }
-        self.examine(arm).map_err(|what| fail(format!("{name}: {what}")))?;
+        self.examine(arm)
+            .map_err(|what| fail(format!("{name}: {what}")))?;
         arm.last_wall = sample.wall_s;
         arm.samples.push(sample);
         arm.logs.push(log);
@@ -361,10 +406,14 @@ impl<'a> Job<'a> {
         };
         let order = ["osmium", "pbfhogg", tools::OWN];
         let reference = order.iter().find_map(|kind| {
-            arms.iter().position(|arm| arm.tool.kind == *kind && arm.differs.is_none())
+            arms.iter()
+                .position(|arm| arm.tool.kind == *kind && arm.differs.is_none())
         });
         let reference = reference.unwrap_or(0);
-        let expected = (arms[reference].tool.name.clone(), arms[reference].evidence.clone());
+        let expected = (
+            arms[reference].tool.name.clone(),
+            arms[reference].evidence.clone(),
+        );
         let counted = match &self.row.verify {
             Verify::Counts { input, .. } => input.as_slice(),
             _ => &[],
@@ -379,7 +428,12 @@ impl<'a> Job<'a> {
                 differences = evidence.differences(&input, ignore);
                 format!("{what} against the input")
             } else if index != reference {
-                differences.extend(expected.1.as_ref().map_or(Vec::new(), |other| evidence.differences(other, &[])));
+                differences.extend(
+                    expected
+                        .1
+                        .as_ref()
+                        .map_or(Vec::new(), |other| evidence.differences(other, &[])),
+                );
                 format!("{what} against {}", expected.0)
             } else {
                 format!("{what}; the others are compared with it")
@@ -391,7 +445,12 @@ impl<'a> Job<'a> {
             if !differences.is_empty() {
                 arm.verified.known = arm.differs.map(str::to_owned);
                 if arm.differs.is_none() {
-                    wrong.push(format!("{} differs ({}): {}", arm.tool.name, arm.verified.how, differences.join(", ")));
+                    wrong.push(format!(
+                        "{} differs ({}): {}",
+                        arm.tool.name,
+                        arm.verified.how,
+                        differences.join(", ")
+                    ));
                 }
             }
             arm.verified.differences = differences;
@@ -413,14 +472,33 @@ impl<'a> Job<'a> {
             log: Vec::new(),
         });
         let reason = wrong.join("; ");
-        Err(if alone { Stop::Skipped(reason) } else { Stop::Failed(reason, arms.collect()) })
+        Err(if alone {
+            Stop::Skipped(reason)
+        } else {
+            Stop::Failed(reason, arms.collect())
+        })
     }
 
     fn finish(&self, arm: Runner<'a>) -> Arm {
-        let Runner { tool, command, samples, logs, verified, output_bytes, .. } = arm;
+        let Runner {
+            tool,
+            command,
+            samples,
+            logs,
+            verified,
+            output_bytes,
+            ..
+        } = arm;
         let own = tool.is_own();
-        let mut done =
-            Arm { arm: tool.name.clone(), own, command: shown(&command), samples, verified, output_bytes, log: Vec::new() };
+        let mut done = Arm {
+            arm: tool.name.clone(),
+            own,
+            command: shown(&command),
+            samples,
+            verified,
+            output_bytes,
+            log: Vec::new(),
+        };
         // One timeline and one log are enough; those of the most typical run.
         if let Some(typical) = done.typical() {
             for (index, sample) in done.samples.iter_mut().enumerate() {

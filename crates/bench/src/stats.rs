@@ -38,7 +38,11 @@ pub fn power_law(points: &[(f64, f64)]) -> Option<(f64, f64)> {
     if logs.len() < 2 || spread < 1e-12 {
         return None;
     }
-    let slope = logs.iter().map(|&(x, y)| (x - mean_x) * (y - mean_y)).sum::<f64>() / spread;
+    let slope = logs
+        .iter()
+        .map(|&(x, y)| (x - mean_x) * (y - mean_y))
+        .sum::<f64>()
+        / spread;
     Some((slope, (mean_y - slope * mean_x).exp()))
 }
 

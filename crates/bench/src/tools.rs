@@ -39,10 +39,18 @@ pub struct ToolError {
 impl Tool {
     /// The program at `path` under `name`.
     pub fn at(name: &str, path: &Path) -> Result<Self, ToolError> {
-        let fail = |source| ToolError { name: name.to_owned(), path: path.to_owned(), source };
+        let fail = |source| ToolError {
+            name: name.to_owned(),
+            path: path.to_owned(),
+            source,
+        };
         let path = path.canonicalize().map_err(fail)?;
         let binary = machine::fingerprint(&path).map_err(fail)?;
-        let output = Command::new(&path).arg("--version").stdin(Stdio::null()).output().map_err(fail)?;
+        let output = Command::new(&path)
+            .arg("--version")
+            .stdin(Stdio::null())
+            .output()
+            .map_err(fail)?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         Ok(Self {
             name: name.to_owned(),
@@ -56,7 +64,9 @@ impl Tool {
     /// The program called `name` on PATH.
     pub fn on_path(name: &str) -> Option<Self> {
         let path = std::env::var_os("PATH")?;
-        let found = std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())?;
+        let found = std::env::split_paths(&path)
+            .map(|folder| folder.join(name))
+            .find(|file| file.is_file())?;
         Self::at(name, &found).ok()
     }
 
@@ -83,7 +93,11 @@ impl Tool {
 
     /// The help of `command`; `None` when there is no such command.
     pub fn help(&self, command: &str) -> Option<String> {
-        let output = Command::new(&self.path).args([command, "--help"]).stdin(Stdio::null()).output().ok()?;
+        let output = Command::new(&self.path)
+            .args([command, "--help"])
+            .stdin(Stdio::null())
+            .output()
+            .ok()?;
         output.status.success().then(|| {
             let text = [output.stdout, output.stderr].concat();
             String::from_utf8_lossy(&text).into_owned()

@@ -83,11 +83,15 @@ pub enum VerifyError {
 /// Names the files and streams that `verify` looks at, by their contents. Equal names mean that nothing has to be verified anew.
 pub fn fingerprint(verify: &Verify, places: &Places) -> std::io::Result<Vec<String>> {
     match verify {
-        Verify::Elements { .. } => files(verify, places).iter().map(|path| machine::fingerprint(path)).collect(),
+        Verify::Elements { .. } => files(verify, places)
+            .iter()
+            .map(|path| machine::fingerprint(path))
+            .collect(),
         Verify::Bytes | Verify::Changes => Ok(vec![machine::fingerprint(&places.out)?]),
-        Verify::Counts { .. } | Verify::Lines { .. } => {
-            [&places.stdout, &places.stderr].into_iter().map(|path| machine::fingerprint(path)).collect()
-        }
+        Verify::Counts { .. } | Verify::Lines { .. } => [&places.stdout, &places.stderr]
+            .into_iter()
+            .map(|path| machine::fingerprint(path))
+            .collect(),
     }
 }
 
@@ -136,19 +140,27 @@ impl Evidence {
                 Ok(Self::Bytes(hash))
             }
             Verify::Counts { read, .. } => {
-                let rules = read.get(kind).ok_or_else(|| VerifyError::NoRule(kind.to_owned()))?;
+                let rules = read
+                    .get(kind)
+                    .ok_or_else(|| VerifyError::NoRule(kind.to_owned()))?;
                 let stdout = std::fs::read(&places.stdout).map_err(output(&places.stdout))?;
                 let stderr = std::fs::read(&places.stderr).map_err(output(&places.stderr))?;
                 counts(kind, rules, &stdout, &stderr)
             }
             Verify::Lines { read } => {
-                let rule = read.get(kind).ok_or_else(|| VerifyError::NoRule(kind.to_owned()))?;
-                let pattern =
-                    Regex::new(&rule.pattern).map_err(|_| VerifyError::NoRule(kind.to_owned()))?;
+                let rule = read
+                    .get(kind)
+                    .ok_or_else(|| VerifyError::NoRule(kind.to_owned()))?;
+                let pattern = Regex::new(&rule.pattern).map_err(|_| VerifyError::NoRule(kind.to_owned()))?;
                 let file = File::open(&places.stdout).map_err(output(&places.stdout))?;
                 let evidence = lines(file, |line, rewritten| {
-                    let Some(groups) = pattern.captures(line) else { return false };
+                    let Some(groups) = pattern.captures(line) else {
+                        return false;
+                    };
                     groups.expand(rule.to.as_bytes(), rewritten);
+                    for [from, to] in &rule.unescape {
+                        *rewritten = String::from_utf8_lossy(rewritten).replace(from, to).into_bytes();
+                    }
                     true
                 })
                 .map_err(output(&places.stdout))?;
@@ -169,8 +181,14 @@ impl Evidence {
                 .zip(theirs)
                 .enumerate()
                 .flat_map(|(index, (ours, theirs))| {
-                    let file = if theirs == ours || index == 0 { String::new() } else { format!("file {index}: ") };
-                    ours.differences(theirs, ignore).into_iter().map(move |name| format!("{file}{name}"))
+                    let file = if theirs == ours || index == 0 {
+                        String::new()
+                    } else {
+                        format!("file {index}: ")
+                    };
+                    ours.differences(theirs, ignore)
+                        .into_iter()
+                        .map(move |name| format!("{file}{name}"))
                 })
                 .collect(),
             (Self::Counts(ours), Self::Counts(theirs)) => ours
@@ -180,7 +198,13 @@ impl Evidence {
                     (other != value).then(|| format!("{name} ({value} and {other})"))
                 })
                 .collect(),
-            (Self::Lines { lines, sum }, Self::Lines { lines: other_lines, sum: other_sum }) => {
+            (
+                Self::Lines { lines, sum },
+                Self::Lines {
+                    lines: other_lines,
+                    sum: other_sum,
+                },
+            ) => {
                 if lines != other_lines {
                     vec![format!("number of lines ({lines} and {other_lines})")]
                 } else if sum != other_sum {
@@ -196,7 +220,9 @@ impl Evidence {
 
     /// What of `names` differs from the digest of the input.
     pub fn against_counts(&self, input: &Digest, names: &[String]) -> Vec<String> {
-        let Self::Counts(ours) = self else { return Vec::new() };
+        let Self::Counts(ours) = self else {
+            return Vec::new();
+        };
         names
             .iter()
             .filter_map(|name| {
@@ -223,10 +249,19 @@ fn counts(
             },
             (_, expression) => {
                 let expression = Regex::new(expression).ok()?;
-                let groups = expression.captures(stdout).or_else(|| expression.captures(stderr))?;
+                let groups = expression
+                    .captures(stdout)
+                    .or_else(|| expression.captures(stderr))?;
                 let text = String::from_utf8_lossy(groups.get(1)?.as_bytes()).into_owned();
-                let digits: String = text.chars().filter(|char| !matches!(char, ',' | '_' | ' ')).collect();
-                Some(if digits.parse::<i64>().is_ok() { digits } else { text })
+                let digits: String = text
+                    .chars()
+                    .filter(|char| !matches!(char, ',' | '_' | ' '))
+                    .collect();
+                Some(if digits.parse::<i64>().is_ok() {
+                    digits
+                } else {
+                    text
+                })
             }
         }
     };
@@ -234,18 +269,23 @@ fn counts(
         .iter()
         .map(|(name, sources)| {
             let value = sources.iter().find_map(|source| find(source));
-            value.map(|value| (name.clone(), value)).ok_or_else(|| VerifyError::NoCount {
-                tool: tool.to_owned(),
-                name: name.clone(),
-                sources: sources.join(", "),
-            })
+            value
+                .map(|value| (name.clone(), value))
+                .ok_or_else(|| VerifyError::NoCount {
+                    tool: tool.to_owned(),
+                    name: name.clone(),
+                    sources: sources.join(", "),
+                })
         })
         .collect::<Result<_, _>>()
         .map(Evidence::Counts)
 }
 
 /// Sums the hashes of the lines that `rewrite` accepts; it gets the line and an empty buffer for the rewritten one.
-fn lines(input: impl Read, mut rewrite: impl FnMut(&[u8], &mut Vec<u8>) -> bool) -> std::io::Result<Evidence> {
+fn lines(
+    input: impl Read,
+    mut rewrite: impl FnMut(&[u8], &mut Vec<u8>) -> bool,
+) -> std::io::Result<Evidence> {
     let mut input = BufReader::with_capacity(1 << 18, input);
     let (mut line, mut rewritten) = (Vec::new(), Vec::new());
     let (mut count, mut sum) = (0u64, 0u64);
@@ -271,7 +311,10 @@ fn changes(path: &Path) -> Result<Evidence, VerifyError> {
     let mut head = Vec::new();
     File::open(path)
         .and_then(|file| file.take(2).read_to_end(&mut head))
-        .map_err(|source| VerifyError::Output { path: path.to_owned(), source })?;
+        .map_err(|source| VerifyError::Output {
+            path: path.to_owned(),
+            source,
+        })?;
     let format = if head == [0x1f, 0x8b] { "osc.gz" } else { "osc" };
     let mut child = Command::new("osmium")
         .args(["cat", "-F", format, "-f", "opl", "-o", "-"])
@@ -289,7 +332,11 @@ fn changes(path: &Path) -> Result<Evidence, VerifyError> {
     });
     let ended = child.wait_with_output().map_err(fail)?;
     if !ended.status.success() {
-        return Err(VerifyError::ChangeFile(String::from_utf8_lossy(&ended.stderr).trim().to_owned()));
+        return Err(VerifyError::ChangeFile(
+            String::from_utf8_lossy(&ended.stderr).trim().to_owned(),
+        ));
     }
-    evidence.unwrap_or(Ok(Evidence::Lines { lines: 0, sum: 0 })).map_err(fail)
+    evidence
+        .unwrap_or(Ok(Evidence::Lines { lines: 0, sum: 0 }))
+        .map_err(fail)
 }

@@ -22,7 +22,11 @@ pub(super) struct Key {
 
 impl Key {
     fn new(kind: u8, id: i64) -> Self {
-        Self { kind, positive: id > 0, magnitude: id.unsigned_abs() }
+        Self {
+            kind,
+            positive: id > 0,
+            magnitude: id.unsigned_abs(),
+        }
     }
 }
 
@@ -86,7 +90,10 @@ impl Tally {
     }
 
     pub fn facets(&self) -> BTreeMap<Facet, String> {
-        Facet::ALL.into_iter().map(|facet| (facet, format!("{:016x}", self.sums[facet as usize]))).collect()
+        Facet::ALL
+            .into_iter()
+            .map(|facet| (facet, format!("{:016x}", self.sums[facet as usize])))
+            .collect()
     }
 
     fn widen(&mut self, kind: usize, low: i64, high: i64) {
@@ -139,7 +146,12 @@ struct Pass<'t> {
 
 /// Adds the elements of the uncompressed block `bytes` to `tally`.
 pub(super) fn block(bytes: &[u8], tally: &mut Tally, scratch: &mut Scratch) -> Result<BlobOrder, Malformed> {
-    let mut frame = Frame { granularity: 100, date_granularity: 1000, latitude_offset: 0, longitude_offset: 0 };
+    let mut frame = Frame {
+        granularity: 100,
+        date_granularity: 1000,
+        latitude_offset: 0,
+        longitude_offset: 0,
+    };
     scratch.strings.clear();
     let mut message = Message::new(bytes);
     while let Some(field) = message.next()? {
@@ -148,7 +160,9 @@ pub(super) fn block(bytes: &[u8], tally: &mut Tally, scratch: &mut Scratch) -> R
                 let mut table = Message::new(table);
                 while let Some((field, value)) = table.next()? {
                     if let (1, Value::Bytes(string)) = (field, value) {
-                        scratch.strings.push(if string.is_empty() { 0 } else { xxh3_64(string) });
+                        scratch
+                            .strings
+                            .push(if string.is_empty() { 0 } else { xxh3_64(string) });
                     }
                 }
             }
@@ -159,8 +173,16 @@ pub(super) fn block(bytes: &[u8], tally: &mut Tally, scratch: &mut Scratch) -> R
             _ => {}
         }
     }
-    let order = BlobOrder { sorted: true, ..BlobOrder::default() };
-    let mut pass = Pass { tally, frame, last: None, order };
+    let order = BlobOrder {
+        sorted: true,
+        ..BlobOrder::default()
+    };
+    let mut pass = Pass {
+        tally,
+        frame,
+        last: None,
+        order,
+    };
     let mut message = Message::new(bytes);
     while let Some(field) = message.next()? {
         let (2, Value::Bytes(group)) = field else { continue };
@@ -226,7 +248,12 @@ impl Pass<'_> {
     }
 
     fn location(&self, latitude: i64, longitude: i64) -> u64 {
-        let Frame { granularity, latitude_offset, longitude_offset, .. } = self.frame;
+        let Frame {
+            granularity,
+            latitude_offset,
+            longitude_offset,
+            ..
+        } = self.frame;
         let latitude = latitude_offset.wrapping_add(granularity.wrapping_mul(latitude));
         let longitude = longitude_offset.wrapping_add(granularity.wrapping_mul(longitude));
         mix(latitude as u64, longitude as u64)
@@ -284,7 +311,11 @@ impl Pass<'_> {
     }
 
     fn dense(&mut self, bytes: &[u8], scratch: &mut Scratch) -> Result<(), Malformed> {
-        let Scratch { strings, columns, info } = scratch;
+        let Scratch {
+            strings,
+            columns,
+            info,
+        } = scratch;
         columns.iter_mut().chain(info.iter_mut()).for_each(Vec::clear);
         let [ids, latitudes, longitudes, tags, ..] = columns;
         let mut message = Message::new(bytes);
@@ -338,7 +369,9 @@ impl Pass<'_> {
             while *tags.get(length).ok_or(Malformed("dense tags without an end"))? != 0 {
                 length += 2;
             }
-            let (own, rest) = tags.split_at_checked(length + 1).ok_or(Malformed("dense tags cut off"))?;
+            let (own, rest) = tags
+                .split_at_checked(length + 1)
+                .ok_or(Malformed("dense tags cut off"))?;
             tags = rest;
             let pairs = own[..length].chunks_exact(2).map(|pair| (pair[0], pair[1]));
             if self.tags(seed, pairs, strings)? {
@@ -381,7 +414,9 @@ impl Pass<'_> {
             let chain = latitudes
                 .iter()
                 .zip(longitudes.iter())
-                .fold(seed, |chain, (&latitude, &longitude)| mix(chain, self.location(latitude, longitude)));
+                .fold(seed, |chain, (&latitude, &longitude)| {
+                    mix(chain, self.location(latitude, longitude))
+                });
             self.tally.put(Facet::WayLocations, chain);
         }
         let pairs = pairs(keys, values)?;
@@ -426,10 +461,7 @@ impl Pass<'_> {
     }
 }
 
-fn pairs<'a>(
-    keys: &'a [i64],
-    values: &'a [i64],
-) -> Result<impl Iterator<Item = (i64, i64)> + 'a, Malformed> {
+fn pairs<'a>(keys: &'a [i64], values: &'a [i64]) -> Result<impl Iterator<Item = (i64, i64)> + 'a, Malformed> {
     if keys.len() != values.len() {
         return Err(Malformed("as many keys as values are needed"));
     }

@@ -27,7 +27,8 @@ pub(super) fn walk(file: &File, size: u64) -> Result<Vec<Frame>, (u64, String)> 
     while at < size {
         let fail = |what: &str| (at, what.to_owned());
         let mut length = [0u8; 4];
-        file.read_exact_at(&mut length, at).map_err(|_| fail("file ends inside a blob header"))?;
+        file.read_exact_at(&mut length, at)
+            .map_err(|_| fail("file ends inside a blob header"))?;
         let length = u32::from_be_bytes(length);
         if length > MAX_HEADER {
             return Err(fail("blob header longer than 64 KiB: not a PBF, or damaged"));
@@ -44,7 +45,10 @@ pub(super) fn walk(file: &File, size: u64) -> Result<Vec<Frame>, (u64, String)> 
             return Err(fail("file ends inside a blob"));
         }
         if kind == b"OSMData" {
-            frames.push(Frame { offset, length: data_size });
+            frames.push(Frame {
+                offset,
+                length: data_size,
+            });
         }
         at = offset + data_size as u64;
     }

@@ -123,8 +123,15 @@ pub enum DigestError {
 impl Digest {
     /// Digests the PBF at `path` with `threads` workers.
     pub fn of_file(path: &Path, threads: usize) -> Result<Self, DigestError> {
-        let open = |source| DigestError::Open { path: path.to_owned(), source };
-        let blob = |(offset, what)| DigestError::Blob { path: path.to_owned(), offset, what };
+        let open = |source| DigestError::Open {
+            path: path.to_owned(),
+            source,
+        };
+        let blob = |(offset, what)| DigestError::Blob {
+            path: path.to_owned(),
+            offset,
+            what,
+        };
         let file = File::open(path).map_err(open)?;
         let size = file.metadata().map_err(open)?.len();
         let frames = frames::walk(&file, size).map_err(blob)?;
@@ -153,17 +160,18 @@ impl Digest {
         };
         std::thread::scope(|scope| {
             let workers: Vec<_> = (0..threads.max(1))
-                .map(|_| {
-                    scope.spawn(|| work().inspect_err(|_| stop.store(true, Ordering::Relaxed)))
-                })
+                .map(|_| scope.spawn(|| work().inspect_err(|_| stop.store(true, Ordering::Relaxed))))
                 .collect();
-            workers
-                .into_iter()
-                .map(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-                .collect::<Result<(), _>>()
+            let join = |worker: std::thread::ScopedJoinHandle<'_, _>| match worker.join() {
+                Ok(done) => done,
+                Err(panic) => std::panic::resume_unwind(panic),
+            };
+            workers.into_iter().try_for_each(join)
         })
         .map_err(blob)?;
-        let (tally, orders) = total.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let (tally, orders) = total
+            .into_inner()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         Ok(Self {
             counts: tally.counts(),
             facets: tally.facets(),
@@ -225,7 +233,11 @@ fn samples(orders: &[BlobOrder]) -> BTreeMap<String, i64> {
     for (kind, name) in ["node", "way", "relation"].into_iter().enumerate() {
         let blobs: Vec<_> = orders
             .iter()
-            .filter(|order| order.ends.is_some_and(|(first, _)| usize::from(first.kind) == kind))
+            .filter(|order| {
+                order
+                    .ends
+                    .is_some_and(|(first, _)| usize::from(first.kind) == kind)
+            })
             .collect();
         if let Some(order) = blobs.get(blobs.len() / 2) {
             found.insert(name.to_owned(), order.first_id);

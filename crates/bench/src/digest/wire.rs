@@ -41,8 +41,7 @@ impl<'a> Message<'a> {
             }
             2 => {
                 let length = varint(&mut self.rest)?;
-                let length =
-                    usize::try_from(length).map_err(|_| Malformed("length out of range"))?;
+                let length = usize::try_from(length).map_err(|_| Malformed("length out of range"))?;
                 Value::Bytes(self.take(length)?)
             }
             5 => {
@@ -55,8 +54,10 @@ impl<'a> Message<'a> {
     }
 
     fn take(&mut self, length: usize) -> Result<&'a [u8], Malformed> {
-        let (head, rest) =
-            self.rest.split_at_checked(length).ok_or(Malformed("field runs past its message"))?;
+        let (head, rest) = self
+            .rest
+            .split_at_checked(length)
+            .ok_or(Malformed("field runs past its message"))?;
         self.rest = rest;
         Ok(head)
     }
@@ -93,12 +94,14 @@ pub(super) enum Coding {
 /// Appends a repeated number field, packed or not, to `column`. Deltas are left as they are; [`integrate`] sums
 /// them once the whole message is read, because a writer may split a packed field.
 #[inline]
-pub(super) fn append(
-    column: &mut Vec<i64>,
-    value: Value<'_>,
-    coding: Coding,
-) -> Result<(), Malformed> {
-    let convert = |raw: u64| if coding == Coding::Plain { raw as i64 } else { zigzag(raw) };
+pub(super) fn append(column: &mut Vec<i64>, value: Value<'_>, coding: Coding) -> Result<(), Malformed> {
+    let convert = |raw: u64| {
+        if coding == Coding::Plain {
+            raw as i64
+        } else {
+            zigzag(raw)
+        }
+    };
     match value {
         Value::Varint(raw) => column.push(convert(raw)),
         Value::Bytes(mut packed) => {
