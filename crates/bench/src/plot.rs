@@ -120,11 +120,12 @@ pub struct Bar {
 pub fn bars(title: &str, series: &[String], groups: &[(String, Vec<Bar>)]) -> String {
     const BAR: f64 = 14.0;
     const GAP: f64 = 12.0;
-    const LEFT: f64 = 190.0;
     const FULL: f64 = 430.0;
+    let longest_name = groups.iter().map(|(name, _)| name.chars().count()).max();
+    let left = 30.0 + 6.6 * longest_name.unwrap_or(0).max(12) as f64;
     let rows: usize = groups.iter().map(|(_, bars)| bars.len()).sum();
     let height = 62.0 + rows as f64 * BAR + groups.len() as f64 * GAP + 8.0;
-    let mut canvas = Canvas::new(LEFT + FULL + 190.0, height);
+    let mut canvas = Canvas::new(left + FULL + 190.0, height);
     canvas.text((16.0, 22.0), 15.0, "start", INK, title);
     let mut y = legend(&mut canvas, 44.0, series);
     for (name, bars) in groups {
@@ -134,12 +135,12 @@ pub fn bars(title: &str, series: &[String], groups: &[(String, Vec<Bar>)]) -> St
             .fold(0.0, f64::max)
             .max(f64::MIN_POSITIVE);
         let middle = y + bars.len() as f64 * BAR / 2.0 + 4.0;
-        canvas.text((LEFT - 10.0, middle), 12.0, "end", INK, name);
+        canvas.text((left - 10.0, middle), 12.0, "end", INK, name);
         for bar in bars {
             let length = (bar.value / longest * FULL).max(1.0);
-            canvas.rect(LEFT, y + 1.0, length, BAR - 2.0, colour(bar.series));
+            canvas.rect(left, y + 1.0, length, BAR - 2.0, colour(bar.series));
             canvas.text(
-                (LEFT + length + 6.0, y + BAR - 3.5),
+                (left + length + 6.0, y + BAR - 3.5),
                 11.0,
                 "start",
                 INK,
@@ -147,7 +148,7 @@ pub fn bars(title: &str, series: &[String], groups: &[(String, Vec<Bar>)]) -> St
             );
             y += BAR;
         }
-        canvas.line((LEFT, y + GAP / 2.0), (LEFT + FULL, y + GAP / 2.0), FAINT, 0.6);
+        canvas.line((left, y + GAP / 2.0), (left + FULL, y + GAP / 2.0), FAINT, 0.6);
         y += GAP;
     }
     canvas.finish()
@@ -333,7 +334,14 @@ fn draw(
     canvas.line((x0, y0), (x0, y1), INK, 0.8);
     canvas.text((x1, y0 + 28.0), 10.0, "end", INK, axes.x);
     canvas.text((x1, top + 14.0), 10.0, "end", INK, axes.y);
-    let mut note_y = y1 + 8.0;
+    // Notes stand where the curves are not: above rising ones, below falling ones.
+    let falls = |curve: &Curve| match (curve.points.first(), curve.points.last()) {
+        (Some(first), Some(last)) => last.1 < first.1,
+        _ => false,
+    };
+    let below = panel.curves.iter().any(falls);
+    let notes = panel.curves.iter().filter(|curve| !curve.note.is_empty()).count() as f64;
+    let mut note_y = if below { y0 - 12.0 * notes + 7.0 } else { y1 + 8.0 };
     for curve in &panel.curves {
         let points: Vec<(f64, f64)> = curve
             .points

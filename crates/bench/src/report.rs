@@ -7,6 +7,8 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
+
 use crate::plot::{self, Axes, Bar, Curve, Panel, Scale};
 use crate::record::{Arm, Outcome, Record, Row};
 use crate::{program, stats};
@@ -402,22 +404,60 @@ fn timelines(rows: &[&Row], series: &[String]) -> Option<String> {
     })
 }
 
-/// What the programs logged about themselves, as it came.
+/// What the programs logged about themselves: a table a program, one line a phase, whatever the keys are called.
 fn phases(rows: &[&Row]) -> String {
     let mut text = String::new();
     for row in rows {
-        for arm in row.arms.iter().filter(|arm| !arm.log.is_empty()) {
-            let _ = writeln!(text, "{}, {}:\n\n```json", label(row, rows), arm.arm);
+        for arm in &row.arms {
+            let mut objects: Vec<&serde_json::Map<String, Value>> = Vec::new();
             for line in &arm.log {
-                let _ = writeln!(text, "{line}");
+                let inner = line
+                    .get("summary")
+                    .filter(|summary| summary.is_object())
+                    .unwrap_or(line);
+                let nested = inner.get("phases").and_then(Value::as_array);
+                objects.extend(nested.into_iter().flatten().filter_map(Value::as_object));
+                objects.extend(inner.as_object());
             }
-            text.push_str("```\n\n");
+            let mut keys: Vec<&str> = Vec::new();
+            for key in objects.iter().flat_map(|object| object.keys()) {
+                if key != "phases" && !keys.contains(&key.as_str()) {
+                    keys.push(key);
+                }
+            }
+            if keys.is_empty() {
+                continue;
+            }
+            keys.sort_by_key(|key| !matches!(*key, "phase" | "name"));
+            let _ = write!(
+                text,
+                "**{}, {}**\n\n| {} |\n",
+                label(row, rows),
+                arm.arm,
+                keys.join(" | ")
+            );
+            let _ = writeln!(text, "|{}", " --- |".repeat(keys.len()));
+            for object in objects {
+                let cells = keys
+                    .iter()
+                    .map(|key| object.get(*key).map_or(String::new(), cell));
+                let _ = writeln!(text, "| {} |", cells.collect::<Vec<_>>().join(" | "));
+            }
+            text.push('\n');
         }
     }
     if text.is_empty() {
-        text
-    } else {
-        format!("## Phases, as logged by the programs\n\n{text}")
+        return text;
+    }
+    format!("## Phases, as logged by the programs\n\n{text}")
+}
+
+fn cell(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.replace('|', "\\|"),
+        Value::Number(number) => number.as_f64().map_or(number.to_string(), plot::short),
+        Value::Null => String::new(),
+        other => other.to_string().replace('|', "\\|"),
     }
 }
 

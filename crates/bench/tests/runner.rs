@@ -424,6 +424,10 @@ fn record(world: &World, path: &Path) -> Record {
     failed.outcome = Outcome::Failed;
     failed.reason = "output | differs".to_owned();
     failed.arms.clear();
+    rows[0].arms[0].log = vec![
+        serde_json::json!({"phase": "scan", "wall": 0.5, "blobs": 123}),
+        serde_json::json!({"summary": {"wall": 0.9, "phases": [{"phase": "write", "wall": 0.25}]}}),
+    ];
     for (index, row) in rows.iter_mut().enumerate() {
         for (arm, speed) in row.arms.iter_mut().zip([1.0, 4.0, 9.0]) {
             let wall = speed * (1.0 + 3.0 * index as f64);
@@ -609,6 +613,13 @@ fn a_report_has_tables_pictures_exponents_and_failures() {
     assert!(text.contains("**4.0x**") && text.contains("**9.0x**"), "{text}");
     assert!(text.contains("pbfhogg 3.5x met") && text.contains("osmium 10x **missed**"));
     assert!(text.contains("output \\| differs"));
+    for line in [
+        "| phase | blobs | wall |",
+        "| scan | 123 | 0.5 |",
+        "| write |  | 0.25 |",
+    ] {
+        assert!(text.contains(line), "{line} is not in {text}");
+    }
     // Walls are four times as long for four times the input.
     assert!(
         text.contains("| copy | osmill |") && text.contains("| 1.00 |"),
