@@ -334,14 +334,7 @@ fn draw(
     canvas.line((x0, y0), (x0, y1), INK, 0.8);
     canvas.text((x1, y0 + 28.0), 10.0, "end", INK, axes.x);
     canvas.text((x1, top + 14.0), 10.0, "end", INK, axes.y);
-    // Notes stand where the curves are not: above rising ones, below falling ones.
-    let falls = |curve: &Curve| match (curve.points.first(), curve.points.last()) {
-        (Some(first), Some(last)) => last.1 < first.1,
-        _ => false,
-    };
-    let below = panel.curves.iter().any(falls);
-    let notes = panel.curves.iter().filter(|curve| !curve.note.is_empty()).count() as f64;
-    let mut note_y = if below { y0 - 12.0 * notes + 7.0 } else { y1 + 8.0 };
+    let mut note_x = x0;
     for curve in &panel.curves {
         let points: Vec<(f64, f64)> = curve
             .points
@@ -354,15 +347,21 @@ fn draw(
                 .iter()
                 .for_each(|&point| canvas.dot(point, colour(curve.series)));
         }
+        // Few points carry their values; many are read off the axes.
+        if axes.dots && points.len() <= 4 {
+            for (&(x, y), (_, value)) in points.iter().zip(&curve.points) {
+                canvas.text((x, y - 6.0), 9.5, "middle", colour(curve.series), &short(*value));
+            }
+        }
         if !curve.note.is_empty() {
             canvas.text(
-                (x0 + 6.0, note_y),
+                (note_x, y0 + 28.0),
                 10.0,
                 "start",
                 colour(curve.series),
                 &curve.note,
             );
-            note_y += 12.0;
+            note_x += 10.0 + 5.6 * curve.note.chars().count() as f64;
         }
     }
 }
