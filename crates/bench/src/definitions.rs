@@ -51,7 +51,7 @@ pub struct Derived {
     /// Suffix of the file.
     #[serde(default = "pbf_suffix")]
     pub suffix: String,
-    /// Arguments by kind of tool, `{out}` being the file to make.
+    /// Arguments by kind of tool, `{out}` being the file to make. Steps are separated by ` && `; `{step}` is a file between them.
     pub by: BTreeMap<String, String>,
     /// One file for all (made by the first of osmium, pbfhogg, osmill that is there and has a recipe) instead of one a tool.
     #[serde(default)]
@@ -126,14 +126,29 @@ fn exit_zero() -> Vec<i32> {
     vec![0]
 }
 
-/// What equal outputs are compared with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+/// What outputs are compared with.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
 pub enum Against {
-    /// The input: the job must not change the elements.
+    /// `input`: the job must not change the elements.
     Input,
-    /// The reference arm: the first of osmium, pbfhogg, osmill that took part and has no known difference.
+    /// `reference`: the first arm of osmium, pbfhogg, osmill that took part and has no known difference.
     Reference,
+    /// `derived:NAME`: a derived input, for jobs whose result another tool gets to by another way.
+    Derived(String),
+}
+
+impl TryFrom<String> for Against {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        match text.split_once(':') {
+            None if text == "input" => Ok(Self::Input),
+            None if text == "reference" => Ok(Self::Reference),
+            Some(("derived", name)) => Ok(Self::Derived(name.to_owned())),
+            _ => Err(format!("`{text}` is none of input, reference, derived:NAME")),
+        }
+    }
 }
 
 /// How a row is verified. Every row has to say.
@@ -291,6 +306,12 @@ impl Suite {
                     for rule in read.values() {
                         regex::Regex::new(&rule.pattern).map_err(|error| fail(error.to_string()))?;
                     }
+                }
+                Verify::Elements {
+                    against: Against::Derived(name),
+                    ..
+                } if !self.knows(name) => {
+                    return Err(fail(format!("derived input `{name}` is not defined")));
                 }
                 Verify::Elements { .. } | Verify::Bytes | Verify::Changes => {}
             }

@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -184,6 +185,16 @@ impl<'s> Resolver<'s> {
         Ok(Resolved { arguments, reads })
     }
 
+    /// The digest of a shared derived input.
+    pub fn oracle(&mut self, name: &str, input: &Input, threads: usize) -> Result<Digest, InputError> {
+        let tool = self
+            .tools
+            .first()
+            .ok_or_else(|| InputError::NoRecipe(name.to_owned()))?;
+        let path = self.file(name, tool, input)?;
+        Ok(Digest::of_file(&path, threads)?)
+    }
+
     fn file(&mut self, name: &str, tool: &Tool, input: &Input) -> Result<PathBuf, InputError> {
         if name == "in" {
             return Ok(input.path.clone());
@@ -241,25 +252,30 @@ impl<'s> Resolver<'s> {
         }
         let path = self.folder.join(format!("{name}-{}-{key}.{suffix}", tool.name));
         if !path.is_file() {
+            eprintln!("  making {name} with {}", tool.name);
             // The suffix stays at the end: tools choose formats by it.
             let partial = self.folder.join(format!("partial-{key}.{suffix}"));
-            let resolved = self.resolve(args, tool, input, &partial, &self.folder.clone())?;
-            eprintln!("  making {name} with {}", tool.name);
-            let fail = |detail: String| InputError::Recipe {
-                name: name.to_owned(),
-                command: format!("{} {}", tool.name, resolved.arguments.join(" ")),
-                detail,
-            };
+            let step = self.folder.join(format!("step-{key}.{suffix}"));
+            let log = self.folder.join(format!("log-{key}"));
             let _ = fs::remove_file(&partial);
-            let output = Command::new(&tool.path)
-                .args(&resolved.arguments)
-                .stdin(Stdio::null())
-                .output()
-                .map_err(|error| fail(error.to_string()))?;
-            if !output.status.success() || !partial.is_file() {
-                let words = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            let mut done = Ok(());
+            for args in args.split(" && ") {
+                let args = args.replace("{step}", &step.display().to_string());
+                let resolved = self.resolve(&args, tool, input, &partial, &self.folder.clone())?;
+                done = done.and_then(|()| execute(tool, &resolved.arguments, &log));
+            }
+            let _ = fs::remove_file(&step);
+            let _ = fs::remove_file(&log);
+            if done.is_ok() && !partial.is_file() {
+                done = Err("no output file".to_owned());
+            }
+            if let Err(detail) = done {
                 let _ = fs::remove_file(&partial);
-                return Err(fail(words.lines().last().unwrap_or("no output file").to_owned()));
+                return Err(InputError::Recipe {
+                    name: name.to_owned(),
+                    command: format!("{} {args}", tool.name),
+                    detail,
+                });
             }
             fs::rename(&partial, &path).map_err(|source| InputError::Io {
                 path: path.clone(),
@@ -285,6 +301,43 @@ impl<'s> Resolver<'s> {
         })?;
         Ok(path)
     }
+}
+
+/// Longest time for one step of a recipe.
+const RECIPE_LIMIT: Duration = Duration::from_secs(1800);
+
+/// Runs a step of a recipe, what it prints going to `log`; the error is its last line.
+fn execute(tool: &Tool, arguments: &[String], log: &Path) -> Result<(), String> {
+    let text = |error: std::io::Error| error.to_string();
+    let mut child = Command::new(&tool.path)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(File::create(log).map_err(text)?)
+        .spawn()
+        .map_err(text)?;
+    let start = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().map_err(text)? {
+            break status;
+        }
+        if start.elapsed() > RECIPE_LIMIT {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(format!("not done after {} s", RECIPE_LIMIT.as_secs()));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    if status.success() {
+        return Ok(());
+    }
+    let words = fs::read(log).map_err(text)?;
+    let words = String::from_utf8_lossy(&words)
+        .trim()
+        .lines()
+        .last()
+        .map(str::to_owned);
+    Err(words.unwrap_or_else(|| format!("{status}, without a word")))
 }
 
 /// An extract configuration in osmium's form: `count` boxes in rows and columns over `bbox` (left,bottom,right,top).

@@ -409,19 +409,10 @@ fn phases(rows: &[&Row]) -> String {
     let mut text = String::new();
     for row in rows {
         for arm in &row.arms {
-            let mut objects: Vec<&serde_json::Map<String, Value>> = Vec::new();
-            for line in &arm.log {
-                let inner = line
-                    .get("summary")
-                    .filter(|summary| summary.is_object())
-                    .unwrap_or(line);
-                let nested = inner.get("phases").and_then(Value::as_array);
-                objects.extend(nested.into_iter().flatten().filter_map(Value::as_object));
-                objects.extend(inner.as_object());
-            }
+            let objects = logged(&arm.log);
             let mut keys: Vec<&str> = Vec::new();
             for key in objects.iter().flat_map(|object| object.keys()) {
-                if key != "phases" && !keys.contains(&key.as_str()) {
+                if !keys.contains(key) {
                     keys.push(key);
                 }
             }
@@ -440,7 +431,7 @@ fn phases(rows: &[&Row]) -> String {
             for object in objects {
                 let cells = keys
                     .iter()
-                    .map(|key| object.get(*key).map_or(String::new(), cell));
+                    .map(|key| object.get(key).copied().map_or(String::new(), cell));
                 let _ = writeln!(text, "| {} |", cells.collect::<Vec<_>>().join(" | "));
             }
             text.push('\n');
@@ -450,6 +441,33 @@ fn phases(rows: &[&Row]) -> String {
         return text;
     }
     format!("## Phases, as logged by the programs\n\n{text}")
+}
+
+/// The phases of a log and then its summary, as objects without their own lists. A summary that lists phases stands for the lines
+/// before it.
+fn logged(log: &[Value]) -> Vec<BTreeMap<&str, &Value>> {
+    let summary = log.iter().rev().find_map(|line| line.get("summary")?.as_object());
+    let listed = summary.and_then(|summary| summary.get("phases")?.as_array());
+    let mut objects: Vec<&serde_json::Map<String, Value>> = match listed {
+        Some(phases) => phases.iter().filter_map(Value::as_object).collect(),
+        None => log
+            .iter()
+            .filter(|line| line.get("phase").is_some())
+            .filter_map(|line| {
+                line.get("phase")
+                    .filter(|phase| phase.is_object())
+                    .unwrap_or(line)
+                    .as_object()
+            })
+            .collect(),
+    };
+    objects.extend(summary);
+    let scalars = |object| -> BTreeMap<&str, &Value> {
+        let object: &serde_json::Map<String, Value> = object;
+        let fields = object.iter().filter(|(_, value)| !value.is_array());
+        fields.map(|(key, value)| (key.as_str(), value)).collect()
+    };
+    objects.into_iter().map(scalars).collect()
 }
 
 fn cell(value: &Value) -> String {

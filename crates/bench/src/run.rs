@@ -200,7 +200,7 @@ impl<'a> Job<'a> {
         for arm in &mut arms {
             self.once(arm, true)?;
         }
-        self.judge(&mut arms)?;
+        self.judge(&mut arms, resolver)?;
         let seconds = self.options.arm_seconds.min(self.share / arms.len() as f64);
         for arm in &mut arms {
             if arm.last_wall <= seconds / 4.0 {
@@ -397,13 +397,25 @@ impl<'a> Job<'a> {
         Ok(())
     }
 
-    /// Compares the arms' outputs with the input or with the reference arm's.
-    fn judge(&self, arms: &mut [Runner<'a>]) -> Result<(), Stop> {
-        let input = Evidence::Elements(vec![self.input.digest.clone()]);
-        let (against_input, ignore) = match &self.row.verify {
-            Verify::Elements { against, ignore, .. } => (*against == Against::Input, ignore.as_slice()),
-            _ => (false, [].as_slice()),
+    /// Compares the arms' outputs with the input, a derived input, or the reference arm's.
+    fn judge(&self, arms: &mut [Runner<'a>], resolver: &mut Resolver<'_>) -> Result<(), Stop> {
+        let (oracle, ignore) = match &self.row.verify {
+            Verify::Elements { against, ignore, .. } => {
+                let oracle = match against {
+                    Against::Reference => None,
+                    Against::Input => Some((self.input.digest.clone(), "the input".to_owned())),
+                    Against::Derived(name) => {
+                        let digest = resolver
+                            .oracle(name, self.input, self.all)
+                            .map_err(|error| Stop::Skipped(error.to_string()))?;
+                        Some((digest, format!("the derived input `{name}`")))
+                    }
+                };
+                (oracle, ignore.as_slice())
+            }
+            _ => (None, [].as_slice()),
         };
+        let oracle = oracle.map(|(digest, name)| (Evidence::Elements(vec![digest]), name));
         let order = ["osmium", "pbfhogg", tools::OWN];
         let reference = order.iter().find_map(|kind| {
             arms.iter()
@@ -418,15 +430,15 @@ impl<'a> Job<'a> {
             Verify::Counts { input, .. } => input.as_slice(),
             _ => &[],
         };
-        let alone = arms.len() == 1 && !against_input && counted.is_empty();
+        let alone = arms.len() == 1 && oracle.is_none() && counted.is_empty();
         let mut wrong = Vec::new();
         for (index, arm) in arms.iter_mut().enumerate() {
             let Some(evidence) = &arm.evidence else { continue };
             let what = verify::describe(&self.row.verify);
             let mut differences = Vec::new();
-            arm.verified.how = if against_input {
-                differences = evidence.differences(&input, ignore);
-                format!("{what} against the input")
+            arm.verified.how = if let Some((oracle, name)) = &oracle {
+                differences = evidence.differences(oracle, ignore);
+                format!("{what} against {name}")
             } else if index != reference {
                 differences.extend(
                     expected

@@ -302,6 +302,41 @@ fn failing_programs_fail_the_row_and_say_why() {
 }
 
 #[test]
+fn a_derived_input_can_be_the_oracle_and_be_made_in_steps() {
+    let suite = |by: &str| {
+        format!("[[derived]]\nname = \"right\"\nwhat = \"x\"\nshared = true\nby.osmium = \"{by}\"\n")
+            + &COPY.replace("\"input\"", "\"derived:right\"")
+    };
+    let world = World::new(&[("osmill", CP), ("osmium", CP)]);
+    let options = run::Options {
+        repeats: 1,
+        ..world.options()
+    };
+    let rows = world.run(&suite("copy {in} {step} && copy {step} {out}"), &options);
+    assert_eq!(rows[0].outcome, Outcome::Ok, "{}", rows[0].reason);
+    assert!(
+        rows[0].arms[0].verified.how.contains("`right`"),
+        "{}",
+        rows[0].arms[0].verified.how
+    );
+    assert!(
+        std::fs::read_dir(world.path().join("derived")).unwrap().count() == 1,
+        "steps are left behind"
+    );
+    let rows = world.run(&suite("copy {in} {step} && gone {step} {out}"), &options);
+    assert_eq!(rows[0].outcome, Outcome::Skipped);
+    assert!(
+        rows[0].reason.contains("right") && rows[0].reason.contains("gone"),
+        "{}",
+        rows[0].reason
+    );
+    let error = Suite::parse("t", &COPY.replace("\"input\"", "\"derived:wrong\""))
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("wrong"), "{error}");
+}
+
+#[test]
 fn derived_inputs_are_made_once_and_read_by_their_tool() {
     let suite =
         "[[derived]]\nname = \"indexed\"\nwhat = \"x\"\nby.osmill = \"copy {in} {out}\"\nelse = \"in\"\n"
@@ -425,8 +460,8 @@ fn record(world: &World, path: &Path) -> Record {
     failed.reason = "output | differs".to_owned();
     failed.arms.clear();
     rows[0].arms[0].log = vec![
-        serde_json::json!({"phase": "scan", "wall": 0.5, "blobs": 123}),
-        serde_json::json!({"summary": {"wall": 0.9, "phases": [{"phase": "write", "wall": 0.25}]}}),
+        serde_json::json!({"phase": {"name": "scan", "wall": 0.5, "blobs": 123}}),
+        serde_json::json!({"summary": {"wall": 0.9, "phases": [{"name": "scan", "wall": 0.5, "blobs": 123}]}}),
     ];
     for (index, row) in rows.iter_mut().enumerate() {
         for (arm, speed) in row.arms.iter_mut().zip([1.0, 4.0, 9.0]) {
@@ -614,9 +649,9 @@ fn a_report_has_tables_pictures_exponents_and_failures() {
     assert!(text.contains("pbfhogg 3.5x met") && text.contains("osmium 10x **missed**"));
     assert!(text.contains("output \\| differs"));
     for line in [
-        "| phase | blobs | wall |",
+        "| name | blobs | wall |",
         "| scan | 123 | 0.5 |",
-        "| write |  | 0.25 |",
+        "|  |  | 0.9 |",
     ] {
         assert!(text.contains(line), "{line} is not in {text}");
     }
