@@ -55,6 +55,12 @@ pub enum ProgramError {
         /// The line.
         line: String,
     },
+    /// It printed nothing that is a figure.
+    #[error("{program}: printed no figure (a JSON object a line, see the contract of osmill-bench)")]
+    NoFigure {
+        /// Which.
+        program: String,
+    },
     /// It failed.
     #[error("{program}: ended with {status}")]
     Ended {
@@ -191,6 +197,9 @@ pub fn run<E: From<ProgramError>>(
         }
         .into());
     }
+    if count == 0 {
+        return Err(ProgramError::NoFigure { program: name }.into());
+    }
     Ok(count)
 }
 
@@ -250,6 +259,10 @@ mod tests {
         assert!(matches!(lines(no_figure), Err(ProgramError::Line { .. })));
         let failed = r#"echo '{"row":"a","arm":"b","ns_per_query":1,"checked":true}'; exit 3"#;
         assert!(matches!(lines(failed), Err(ProgramError::Ended { .. })));
+        assert!(matches!(
+            lines("echo nothing to see"),
+            Err(ProgramError::NoFigure { .. })
+        ));
     }
 
     #[test]

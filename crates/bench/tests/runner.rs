@@ -648,11 +648,7 @@ fn a_report_has_tables_pictures_exponents_and_failures() {
     assert!(text.contains("**4.0x**") && text.contains("**9.0x**"), "{text}");
     assert!(text.contains("pbfhogg 3.5x met") && text.contains("osmium 10x **missed**"));
     assert!(text.contains("output \\| differs"));
-    for line in [
-        "| name | blobs | wall |",
-        "| scan | 123 | 0.5 |",
-        "|  |  | 0.9 |",
-    ] {
+    for line in ["| name | blobs | wall |", "| scan | 123 | 0.5 |", "|  |  | 0.9 |"] {
         assert!(text.contains(line), "{line} is not in {text}");
     }
     // Walls are four times as long for four times the input.
