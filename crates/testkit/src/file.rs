@@ -142,6 +142,7 @@ impl Default for WriteOptions {
 #[derive(Debug)]
 pub struct FrameBuilder {
     builder: BlockBuilder,
+    compression: Compression,
     compressor: Compressor,
     index: bool,
     raw: Vec<u8>,
@@ -155,6 +156,7 @@ impl FrameBuilder {
     pub fn new(compression: Compression, index: bool) -> Self {
         FrameBuilder {
             builder: BlockBuilder::default(),
+            compression,
             compressor: Compressor::new(compression),
             index,
             raw: Vec::new(),
@@ -165,7 +167,7 @@ impl FrameBuilder {
     }
 
     /// The builder for the next element: a full block is closed first.
-    pub fn next(&mut self) -> &mut BlockBuilder {
+    pub fn next_builder(&mut self) -> &mut BlockBuilder {
         if self.builder.is_full() {
             self.close_block();
         }
@@ -197,6 +199,14 @@ impl FrameBuilder {
         let record = self.builder.finish(&mut raw);
         self.add_raw(BlobType::Data, &raw, Some(&record));
         self.raw = raw;
+    }
+
+    /// Compresses what follows so.
+    pub fn set_compression(&mut self, compression: Compression) {
+        if self.compression != compression {
+            self.compression = compression;
+            self.compressor = Compressor::new(compression);
+        }
     }
 
     /// Adds a frame with these uncompressed bytes.
@@ -300,7 +310,7 @@ mod tests {
                 for i in 0..1000 {
                     let id = (job * 1000 + i) as i64;
                     frames
-                        .next()
+                        .next_builder()
                         .add_node(id, Some(Location::default()), [], &Metadata::default());
                 }
             },
@@ -338,7 +348,7 @@ mod tests {
             &WriteOptions::default(),
             0..1000i64,
             |id, frames| {
-                frames.next().add_node(id, None, [], &Metadata::default());
+                frames.next_builder().add_node(id, None, [], &Metadata::default());
             },
         );
         assert!(matches!(result, Err(WriteError::Io(_))));

@@ -166,6 +166,8 @@ pub(crate) fn push_xml(out: &mut String, element: &Element) {
 }
 
 /// How two versions of data differ in one element.
+// Plain to match on; there are few of them.
+#[allow(clippy::large_enum_variant)]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Difference {
     /// Only the first data has it.
