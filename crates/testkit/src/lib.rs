@@ -4,7 +4,7 @@
 //! * [`strategies`]: proptest strategies for small data sets, consistent or wild.
 //! * [`osmium`]: the independent tool as second oracle, where it is installed.
 //! * [`fixtures`]: the real and the odd files that stand beside or in the repository.
-//! * `amplify`: many shifted copies of real extracts as one large, consistent file, with a daily diff.
+//! * [`amplify`]: many shifted copies of real extracts as one large, consistent file, with a daily diff.
 //! * `synth`: a planet-shaped file from nothing but a seed.
 //! * [`degrade`]: from any file a variant that is harder to read.
 //! * [`encode`]: a block encoder for the forms that the production builder never writes.
@@ -12,6 +12,7 @@
 //!
 //! The binary `osmill-testkit` runs the three generators from the command line.
 
+pub mod amplify;
 pub mod degrade;
 pub mod encode;
 pub mod file;

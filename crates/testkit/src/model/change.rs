@@ -1,6 +1,7 @@
 //! Changes: applied, merged, derived; and differences.
 
 use std::collections::BTreeMap;
+use std::io::{self, Write};
 
 use osmill_model::{ElementId, Kind, Location, format_coordinate, id_order};
 
@@ -86,19 +87,69 @@ impl Change {
 
     /// The change as an OsmChange document.
     pub fn to_osc(&self) -> Vec<u8> {
-        let mut out = String::from("<?xml version='1.0' encoding='UTF-8'?>\n<osmChange version=\"0.6\">\n");
-        for (action, element) in &self.actions {
-            out.push_str(&format!(" <{}>\n", action.name()));
-            push_xml(&mut out, element);
-            out.push_str(&format!(" </{}>\n", action.name()));
+        let write = || -> io::Result<Vec<u8>> {
+            let mut writer = OscWriter::new(Vec::new(), "osmill-testkit")?;
+            for (action, element) in &self.actions {
+                writer.write(*action, element)?;
+            }
+            writer.finish()
+        };
+        write().expect("memory takes everything")
+    }
+}
+
+/// Writes an OsmChange document, action by action. Neighbours with the same action share an element.
+#[derive(Debug)]
+pub struct OscWriter<W: Write> {
+    out: W,
+    open: Option<Action>,
+    text: String,
+}
+
+impl<W: Write> OscWriter<W> {
+    /// Begins a document.
+    pub fn new(mut out: W, generator: &str) -> io::Result<Self> {
+        let head = "<?xml version='1.0' encoding='UTF-8'?>";
+        writeln!(
+            out,
+            "{head}\n<osmChange version=\"0.6\" generator=\"{generator}\">"
+        )?;
+        Ok(OscWriter {
+            out,
+            open: None,
+            text: String::new(),
+        })
+    }
+
+    /// Writes an action.
+    pub fn write(&mut self, action: Action, element: &Element) -> io::Result<()> {
+        if self.open != Some(action) {
+            self.close()?;
+            writeln!(self.out, " <{}>", action.name())?;
+            self.open = Some(action);
         }
-        out.push_str("</osmChange>\n");
-        out.into_bytes()
+        self.text.clear();
+        push_xml(&mut self.text, element);
+        self.out.write_all(self.text.as_bytes())
+    }
+
+    fn close(&mut self) -> io::Result<()> {
+        match self.open.take() {
+            Some(action) => writeln!(self.out, " </{}>", action.name()),
+            None => Ok(()),
+        }
+    }
+
+    /// Ends the document.
+    pub fn finish(mut self) -> io::Result<W> {
+        self.close()?;
+        writeln!(self.out, "</osmChange>")?;
+        Ok(self.out)
     }
 }
 
 /// Appends text with what XML gives a meaning to, and white space, as references.
-pub(crate) fn push_xml_text(out: &mut String, text: &[u8]) {
+fn push_xml_text(out: &mut String, text: &[u8]) {
     for c in String::from_utf8_lossy(text).chars() {
         match c {
             '&' => out.push_str("&amp;"),
@@ -119,7 +170,7 @@ fn degrees(value: i32) -> String {
 }
 
 /// Appends an element as OSM XML.
-pub(crate) fn push_xml(out: &mut String, element: &Element) {
+fn push_xml(out: &mut String, element: &Element) {
     let name = element.kind().name();
     out.push_str(&format!("  <{name} id=\"{}\"", element.id.id));
     let m = &element.metadata;

@@ -30,7 +30,7 @@ mod select;
 #[cfg(test)]
 mod tests;
 
-pub use change::{Action, Change, Difference, diff};
+pub use change::{Action, Change, Difference, OscWriter, diff};
 pub use data::{Data, MissingReference, OrderFault, PbfOptions, ReadError, Unresolved};
 pub use element::{Element, Member, Metadata, ParseOplError, Text};
 pub use filter::TagExpression;
