@@ -5,7 +5,7 @@
 //! * [`osmium`]: the independent tool as second oracle, where it is installed.
 //! * [`fixtures`]: the real and the odd files that stand beside or in the repository.
 //! * [`amplify`]: many shifted copies of real extracts as one large, consistent file, with a daily diff.
-//! * `synth`: a planet-shaped file from nothing but a seed.
+//! * [`synth`]: a planet-shaped file from nothing but a seed.
 //! * [`degrade`]: from any file a variant that is harder to read.
 //! * [`encode`]: a block encoder for the forms that the production builder never writes.
 //! * [`file`]: frames one after the other, and blocks built and compressed by several threads.
@@ -21,3 +21,4 @@ pub mod model;
 pub mod osmium;
 pub mod random;
 pub mod strategies;
+pub mod synth;
