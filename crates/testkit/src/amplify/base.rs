@@ -351,7 +351,7 @@ impl Base {
             if absent(m.uid) || absent(m.user) {
                 // A product of two even numbers: few users do most of the work.
                 let hash = mix(m.changeset.into());
-                let rank = (hash % 3000) * (hash >> 32 & 0x3ff) >> 10;
+                let rank = ((hash % 3000) * (hash >> 32 & 0x3ff)) >> 10;
                 (m.uid, m.user) = users[rank as usize];
             }
         };

@@ -200,7 +200,7 @@ impl Created {
             for index in piece.start..piece.end {
                 let id = ElementId::new(Kind::Way, copies.id(Kind::Way, index, piece.copy));
                 let referenced = copies.base.referenced[1][index as usize];
-                if fate(id, referenced) != Some(Action::Modify) || hash(id, 3) % 4 != 0 {
+                if fate(id, referenced) != Some(Action::Modify) || !hash(id, 3).is_multiple_of(4) {
                     continue;
                 }
                 let refs = copies.base.ways[index as usize].refs.start as usize;
@@ -225,7 +225,7 @@ impl Created {
             let near = &copies.base.nodes[random.below(copies.base.nodes.len() as u64) as usize];
             let copy = random.below(copies.copies as u64) as u32;
             let corner = shifted(copies.location(near, copy), 700, 500);
-            if number % 5 == 0 {
+            if number.is_multiple_of(5) {
                 self.node(copies, corner).tags = tags(&[("amenity", "bench"), ("backrest", "yes")]);
                 continue;
             }
@@ -240,7 +240,7 @@ impl Created {
             // Every tenth is a part of a multipolygon and has no tags of its own.
             if count % 10 != 9 {
                 way.tags = tags(&[("building", "yes")]);
-                if count % 3 == 0 {
+                if count.is_multiple_of(3) {
                     way.tags.extend(tags(&[
                         ("addr:housenumber", &(count % 200 + 1).to_string()),
                         ("addr:street", &format!("New Street {}", count % 17)),
@@ -267,7 +267,7 @@ fn change_node(node: &mut Element) {
     let draw = hash(node.id, 4);
     let step = |bits: u64| (bits % 201) as i32 - 100;
     node.location = node.location.map(|l| shifted(l, step(draw >> 8), step(draw)));
-    if !node.tags.is_empty() && draw % 3 == 0 {
+    if !node.tags.is_empty() && draw.is_multiple_of(3) {
         match node.tags.iter_mut().find(|(key, _)| *key == "check_date") {
             Some((_, value)) => *value = "2026-11-02".into(),
             None => node.tags.extend(tags(&[("check_date", "2026-11-02")])),
@@ -278,7 +278,7 @@ fn change_node(node: &mut Element) {
 fn change_way(way: &mut Element, inserted: &BTreeMap<i64, i64>) {
     if let Some(node) = inserted.get(&way.id.id) {
         way.refs.insert(1, *node);
-    } else if way.refs.len() > 4 && way.refs.first() != way.refs.last() && hash(way.id, 5) % 3 == 0 {
+    } else if way.refs.len() > 4 && way.refs.first() != way.refs.last() && hash(way.id, 5).is_multiple_of(3) {
         way.refs.pop();
     } else if way.tag("surface").is_some() {
         way.tags.retain(|(key, _)| *key != "surface");
@@ -288,7 +288,7 @@ fn change_way(way: &mut Element, inserted: &BTreeMap<i64, i64>) {
 }
 
 fn change_relation(relation: &mut Element) {
-    if relation.members.len() > 3 && hash(relation.id, 6) % 2 == 0 {
+    if relation.members.len() > 3 && hash(relation.id, 6).is_multiple_of(2) {
         relation.members.swap(0, 1);
     } else if relation.tag("fixme").is_some() {
         relation.tags.retain(|(key, _)| *key != "fixme");
