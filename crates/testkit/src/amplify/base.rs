@@ -335,7 +335,8 @@ impl Base {
             if absent(m.version) {
                 m.version = 1;
             }
-            if absent(m.timestamp) {
+            // OSM began in 2004; earlier times are some writer's word for "unknown".
+            if absent(m.timestamp) || m.timestamp < 1_090_000_000 {
                 // Ids were given out from 2006 to 2024; some forty neighbours are from the same upload.
                 let upload = mix(id as u64 / 40);
                 m.timestamp = 1_150_000_000 + (age * 5.6e8) as u32 + (upload % 86_400) as u32;
