@@ -6,37 +6,65 @@
 //! uid as 0, time, user and location as nothing. Characters outside a list of plain ones are written as
 //! `%hex%`. Bytes that are not UTF-8 are replaced by U+FFFD, since the format is text.
 
+mod parse;
+
 use osmill_model::{Location, Timestamp, format_coordinate};
-use osmill_pbf::{Block, BlockError, Element};
+use osmill_pbf::{Block, BlockError, Element, MetadataFields};
+
+use crate::print::{PrintOptions, push_int, stored_location};
+
+pub(crate) use parse::OplParser;
 
 /// Appends a line for each element of the block. Gives the number of nodes, ways and relations.
-pub fn write_block(block: &Block, out: &mut Vec<u8>) -> Result<[u32; 3], BlockError> {
+pub fn write_block(
+    block: &Block,
+    options: &PrintOptions,
+    out: &mut Vec<u8>,
+) -> Result<[u32; 3], BlockError> {
     let mut counts = [0; 3];
     for element in block.elements() {
         let element = element?;
-        write_element(&element, out)?;
+        write_element(&element, options, out)?;
         counts[element.kind() as usize] += 1;
     }
     Ok(counts)
 }
 
 /// Appends the line of one element, line feed included.
-pub fn write_element(element: &Element<'_>, out: &mut Vec<u8>) -> Result<(), BlockError> {
+pub fn write_element(
+    element: &Element<'_>,
+    options: &PrintOptions,
+    out: &mut Vec<u8>,
+) -> Result<(), BlockError> {
     let metadata = element.metadata()?;
+    let fields = options.metadata;
     out.push(element.kind().letter() as u8);
     push_int(out, element.id());
-    out.extend_from_slice(b" v");
-    push_int(out, metadata.version.unwrap_or(0).into());
-    out.extend_from_slice(if metadata.is_visible() { b" dV c" } else { b" dD c" });
-    push_int(out, metadata.changeset.unwrap_or(0));
-    out.extend_from_slice(b" t");
-    if let Some(timestamp) = metadata.timestamp.filter(|t| *t != Timestamp(0)) {
-        timestamp.format_into(out);
+    if fields.version {
+        out.extend_from_slice(b" v");
+        push_int(out, metadata.version.unwrap_or(0).into());
     }
-    out.extend_from_slice(b" i");
-    push_int(out, metadata.uid.unwrap_or(0).max(0).into());
-    out.extend_from_slice(b" u");
-    push_escaped(out, metadata.user.unwrap_or_default());
+    if has_any(fields) {
+        out.extend_from_slice(if metadata.is_visible() { b" dV" } else { b" dD" });
+    }
+    if fields.changeset {
+        out.extend_from_slice(b" c");
+        push_int(out, metadata.changeset.unwrap_or(0));
+    }
+    if fields.timestamp {
+        out.extend_from_slice(b" t");
+        if let Some(timestamp) = metadata.timestamp.filter(|t| *t != Timestamp(0)) {
+            timestamp.format_into(out);
+        }
+    }
+    if fields.uid {
+        out.extend_from_slice(b" i");
+        push_int(out, metadata.uid.unwrap_or(0).max(0).into());
+    }
+    if fields.user {
+        out.extend_from_slice(b" u");
+        push_escaped(out, metadata.user.unwrap_or_default());
+    }
     out.extend_from_slice(b" T");
     for (i, tag) in element.tags().enumerate() {
         let tag = tag?;
@@ -49,7 +77,7 @@ pub fn write_element(element: &Element<'_>, out: &mut Vec<u8>) -> Result<(), Blo
     }
     match element {
         Element::Node(node) => {
-            let location = node.location()?;
+            let location = stored_location(node)?;
             out.extend_from_slice(b" x");
             if let Some(location) = location {
                 format_coordinate(out, location.lon);
@@ -61,7 +89,7 @@ pub fn write_element(element: &Element<'_>, out: &mut Vec<u8>) -> Result<(), Blo
         }
         Element::Way(way) => {
             out.extend_from_slice(b" N");
-            let mut locations = way.has_locations().then(|| way.locations());
+            let mut locations = options.locations_on_ways.then(|| way.locations());
             for (i, id) in way.refs().enumerate() {
                 if i > 0 {
                     out.push(b',');
@@ -91,6 +119,11 @@ pub fn write_element(element: &Element<'_>, out: &mut Vec<u8>) -> Result<(), Blo
     Ok(())
 }
 
+/// Whether anything beyond visibility is printed, without which that is left out, too.
+fn has_any(fields: MetadataFields) -> bool {
+    fields.version || fields.changeset || fields.timestamp || fields.uid || fields.user
+}
+
 fn push_way_location(out: &mut Vec<u8>, location: Option<Location>) {
     out.push(b'x');
     if let Some(location) = location {
@@ -100,25 +133,6 @@ fn push_way_location(out: &mut Vec<u8>, location: Option<Location>) {
     if let Some(location) = location {
         format_coordinate(out, location.lat);
     }
-}
-
-/// Appends a decimal number.
-pub(crate) fn push_int(out: &mut Vec<u8>, value: i64) {
-    let mut digits = [0u8; 20];
-    let mut at = digits.len();
-    let mut rest = value.unsigned_abs();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        if rest == 0 {
-            break;
-        }
-    }
-    if value < 0 {
-        out.push(b'-');
-    }
-    out.extend_from_slice(&digits[at..]);
 }
 
 /// ASCII characters that stand for themselves.
@@ -223,14 +237,18 @@ mod tests {
         let mut raw = Vec::new();
         builder.finish(&mut raw);
         let mut out = Vec::new();
+        let options = PrintOptions {
+            locations_on_ways: true,
+            ..PrintOptions::default()
+        };
         assert_eq!(
-            write_block(&Block::parse(raw).unwrap(), &mut out).unwrap(),
+            write_block(&Block::parse(raw).unwrap(), &options, &mut out).unwrap(),
             [2, 2, 1]
         );
         let expected = "\
             n17 v2 dV c5 t2014-01-01T00:00:00Z i7 uAna%20%B Tname=Vaduz x9.5209 y47.141\n\
             n-3 v0 dD c0 t i0 u T x y\n\
-            w5 v2 dV c5 t2014-01-01T00:00:00Z i7 uAna%20%B Tname=Vaduz,name=Vaduz Nn17,n-3\n\
+            w5 v2 dV c5 t2014-01-01T00:00:00Z i7 uAna%20%B Tname=Vaduz,name=Vaduz Nn17xy,n-3xy\n\
             w6 v0 dV c0 t i0 u T Nn17x0.0000001y0.0000002,n-3xy\n\
             r9 v0 dV c0 t i0 u T Mw5@outer%20%ring,w5@\n";
         assert_eq!(String::from_utf8(out).unwrap(), expected);
