@@ -310,6 +310,7 @@ impl FormatSpec {
             change,
             visible: !change && (self.history == Some(true) || self.force_visible_flag == Some(true)),
             locations_on_ways: self.locations_on_ways == Some(true),
+            deleted_locations: false,
         }
     }
 }
@@ -533,7 +534,10 @@ mod tests {
 
     #[test]
     fn options_of_osmium() {
-        assert_eq!(spec("pbf,add_metadata=false").metadata, Some(MetadataFields::NONE));
+        assert_eq!(
+            spec("pbf,add_metadata=false").metadata,
+            Some(MetadataFields::NONE)
+        );
         let some = spec("osm.bz2,add_metadata=version+uid").metadata.unwrap();
         assert!(some.version && some.uid && some.visible && !some.user && !some.changeset);
         assert_eq!(spec("osm,history").history, Some(true));
@@ -565,7 +569,10 @@ mod tests {
         assert!(message("pbf,pbf_compression=foo").contains("none, zlib, lz4 or zstd"));
         assert!(message("pbf,pbf_compression_level=13").contains("0 to 12"));
         assert!(message("pbf.gz").contains("at once"));
-        assert_eq!(spec("o5m").writable("o5m"), Err(FormatError::NotWritten(Syntax::O5m)));
+        assert_eq!(
+            spec("o5m").writable("o5m"),
+            Err(FormatError::NotWritten(Syntax::O5m))
+        );
         assert!(
             FormatSpec::default()
                 .writable("x.txt")

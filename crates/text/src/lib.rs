@@ -1,11 +1,11 @@
 //! OSM text formats, and the names and options of all formats.
 //!
 //! Formats are ways to make and to print blocks. A [`Reader`] turns OSM XML, OsmChange, OPL, o5m or o5c,
-//! plain or compressed, into blocks of one kind (and, for changes, of one [`Action`]); writers turn the
-//! elements of a block into bytes, so that workers can print block by block in parallel.
+//! plain or compressed, into blocks of one kind (and, for changes, of one [`Action`]); a [`Printer`] turns
+//! the elements of a block into bytes, so that workers can print block by block in parallel.
 //!
 //! * [`Reader`]: any of the formats, recognised by content.
-//! * [`xml`]: OSM XML and OsmChange; [`opl`]: one line an element. Both are laid out as `osmium` lays them out.
+//! * [`Printer`]: OSM XML, OsmChange and OPL, laid out as `osmium` lays them out; [`opl`] tells more of OPL.
 //! * [`compress`]: gzip members and bzip2 streams, made in parallel and put one behind the other.
 //! * [`format`](mod@format): names, suffixes and options of formats, PBF included, and [`format::Sniffed`].
 //!
@@ -30,9 +30,9 @@ pub mod opl;
 mod print;
 mod reader;
 mod source;
-pub mod xml;
+mod xml;
 
 pub use assemble::{Action, TextBlock};
 pub use error::{Error, Place, Problem, Warning};
-pub use print::PrintOptions;
+pub use print::{PrintHeader, PrintOptions, Printer};
 pub use reader::{Header, Reader};

@@ -45,7 +45,9 @@ impl Strings {
 
     /// The entry that was added `back` entries ago, 1 being the last.
     fn get(&self, back: u64) -> Option<&[u8]> {
-        let back = usize::try_from(back).ok().filter(|b| (1..=self.entries.len()).contains(b))?;
+        let back = usize::try_from(back)
+            .ok()
+            .filter(|b| (1..=self.entries.len()).contains(b))?;
         Some(&self.entries[(self.next + self.entries.len() - back) % self.entries.len()])
     }
 }
@@ -85,7 +87,11 @@ impl Parse for O5mParser {
                 }
                 if !self.ended {
                     let problem = Problem::Truncated("the row of data sets (there is no end mark)");
-                    return Err(Box::new(Bad { offset: at, element: None, problem }));
+                    return Err(Box::new(Bad {
+                        offset: at,
+                        element: None,
+                        problem,
+                    }));
                 }
                 out.flush();
                 return Ok(data.len());
@@ -96,7 +102,11 @@ impl Parse for O5mParser {
                 Err(Stop::More) if !last => return Ok(at),
                 Err(Stop::More) => {
                     let problem = Problem::Truncated("a data set");
-                    return Err(Box::new(Bad { offset: data.len(), element: None, problem }));
+                    return Err(Box::new(Bad {
+                        offset: data.len(),
+                        element: None,
+                        problem,
+                    }));
                 }
             }
         }
@@ -189,7 +199,10 @@ impl O5mParser {
         if head.len() < 10 && head.iter().all(|b| b & 0x80 != 0) {
             return Err(Stop::More);
         }
-        let mut head = Input { rest: head, end: at + 1 + head.len() };
+        let mut head = Input {
+            rest: head,
+            end: at + 1 + head.len(),
+        };
         let len = head.unsigned()?;
         let begin = head.offset();
         let Some(end) = usize::try_from(len).ok().and_then(|len| begin.checked_add(len)) else {
@@ -210,7 +223,9 @@ impl O5mParser {
                     *edge = i32::try_from(value).map_err(|_| body.fail(Problem::Number))?;
                 }
                 let [left, bottom, right, top] = edges;
-                self.header.bounds.push(BoundingBox::new(left, bottom, right, top));
+                self.header
+                    .bounds
+                    .push(BoundingBox::new(left, bottom, right, top));
             }
             0xdc => self.header.timestamp = Some(Timestamp(body.signed()?)),
             0xe0 => match body.rest {
@@ -234,11 +249,14 @@ impl O5mParser {
         if !exists {
             self.draft.visible = Some(false);
         }
-        let action = self.header.is_change.then_some(match (exists, self.draft.version) {
-            (false, _) => Action::Delete,
-            (true, Some(1)) => Action::Create,
-            (true, _) => Action::Modify,
-        });
+        let action = self
+            .header
+            .is_change
+            .then_some(match (exists, self.draft.version) {
+                (false, _) => Action::Delete,
+                (true, Some(1)) => Action::Create,
+                (true, _) => Action::Modify,
+            });
         out.push(kind, action, &self.draft);
         Ok(())
     }
@@ -306,13 +324,24 @@ impl O5mParser {
         let changeset = body.delta(&mut self.last.changeset)?;
         if !(-1..=i64::from(u32::MAX)).contains(&changeset) {
             let value = changeset.to_string();
-            return Err(body.fail(Problem::value("changeset", value.as_bytes(), "from 0 to 4294967295")));
+            return Err(body.fail(Problem::value(
+                "changeset",
+                value.as_bytes(),
+                "from 0 to 4294967295",
+            )));
         }
         self.draft.changeset = (changeset >= 0).then_some(changeset);
         self.pair(body, 2)?;
         let (number, user) = split_pair(&self.pair);
-        let mut number = Input { rest: number, end: body.offset() };
-        let uid = if number.rest.is_empty() { 0 } else { number.unsigned()? };
+        let mut number = Input {
+            rest: number,
+            end: body.offset(),
+        };
+        let uid = if number.rest.is_empty() {
+            0
+        } else {
+            number.unsigned()?
+        };
         let uid = i32::try_from(uid).map_err(|_| body.fail(Problem::Number))?;
         if uid != 0 || !user.is_empty() {
             self.draft.uid = Some(uid);

@@ -8,35 +8,50 @@
 
 mod parse;
 
-use osmill_model::{Location, Timestamp, format_coordinate};
+use osmill_model::{Location, Metadata, Timestamp, format_coordinate};
 use osmill_pbf::{Block, BlockError, Element, MetadataFields};
 
 use crate::print::{PrintOptions, push_int, stored_location};
 
 pub(crate) use parse::OplParser;
 
-/// Appends a line for each element of the block. Gives the number of nodes, ways and relations.
-pub fn write_block(
-    block: &Block,
-    options: &PrintOptions,
-    out: &mut Vec<u8>,
-) -> Result<[u32; 3], BlockError> {
+/// Appends a line for each element of the block with all that OPL has fields for, locations on ways where
+/// there are any. Gives the number of nodes, ways and relations.
+pub fn write_block(block: &Block, out: &mut Vec<u8>) -> Result<[u32; 3], BlockError> {
     let mut counts = [0; 3];
     for element in block.elements() {
         let element = element?;
-        write_element(&element, options, out)?;
+        write_element(&element, out)?;
         counts[element.kind() as usize] += 1;
     }
     Ok(counts)
 }
 
-/// Appends the line of one element, line feed included.
-pub fn write_element(
+/// Appends the line of one element, line feed included; see [`write_block`].
+pub fn write_element(element: &Element<'_>, out: &mut Vec<u8>) -> Result<(), BlockError> {
+    write_element_as(element, &element.metadata()?, out)
+}
+
+/// Appends the line of one element with other metadata than its own; see [`write_block`].
+pub fn write_element_as(
     element: &Element<'_>,
+    metadata: &Metadata<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), BlockError> {
+    let options = PrintOptions {
+        locations_on_ways: matches!(element, Element::Way(way) if way.has_locations()),
+        ..PrintOptions::default()
+    };
+    print_element(element, metadata, &options, out)
+}
+
+/// Appends the line of one element with the metadata fields that the options name.
+pub(crate) fn print_element(
+    element: &Element<'_>,
+    metadata: &Metadata<'_>,
     options: &PrintOptions,
     out: &mut Vec<u8>,
 ) -> Result<(), BlockError> {
-    let metadata = element.metadata()?;
     let fields = options.metadata;
     out.push(element.kind().letter() as u8);
     push_int(out, element.id());
@@ -77,7 +92,7 @@ pub fn write_element(
     }
     match element {
         Element::Node(node) => {
-            let location = stored_location(node)?;
+            let location = stored_location(node, options)?;
             out.extend_from_slice(b" x");
             if let Some(location) = location {
                 format_coordinate(out, location.lon);
@@ -175,7 +190,7 @@ fn push_escaped_char(out: &mut Vec<u8>, c: char) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use osmill_model::{ElementId, Kind, Member, Metadata, Tag};
+    use osmill_model::{ElementId, Kind, Member, Tag};
     use osmill_pbf::BlockBuilder;
     use proptest::prelude::*;
 
@@ -237,18 +252,14 @@ mod tests {
         let mut raw = Vec::new();
         builder.finish(&mut raw);
         let mut out = Vec::new();
-        let options = PrintOptions {
-            locations_on_ways: true,
-            ..PrintOptions::default()
-        };
         assert_eq!(
-            write_block(&Block::parse(raw).unwrap(), &options, &mut out).unwrap(),
+            write_block(&Block::parse(raw).unwrap(), &mut out).unwrap(),
             [2, 2, 1]
         );
         let expected = "\
             n17 v2 dV c5 t2014-01-01T00:00:00Z i7 uAna%20%B Tname=Vaduz x9.5209 y47.141\n\
             n-3 v0 dD c0 t i0 u T x y\n\
-            w5 v2 dV c5 t2014-01-01T00:00:00Z i7 uAna%20%B Tname=Vaduz,name=Vaduz Nn17xy,n-3xy\n\
+            w5 v2 dV c5 t2014-01-01T00:00:00Z i7 uAna%20%B Tname=Vaduz,name=Vaduz Nn17,n-3\n\
             w6 v0 dV c0 t i0 u T Nn17x0.0000001y0.0000002,n-3xy\n\
             r9 v0 dV c0 t i0 u T Mw5@outer%20%ring,w5@\n";
         assert_eq!(String::from_utf8(out).unwrap(), expected);

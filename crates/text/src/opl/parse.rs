@@ -69,7 +69,11 @@ fn bad(attribute: &'static str, value: &[u8], at: usize, expected: &'static str)
 impl OplParser {
     /// Reads a line, which begins at `offset`, into the draft.
     fn line(&mut self, line: &[u8], offset: usize) -> Result<Option<Kind>, Stop> {
-        let offset = if offset == 0 && line.starts_with(b"\xef\xbb\xbf") { 3 } else { offset };
+        let offset = if offset == 0 && line.starts_with(b"\xef\xbb\xbf") {
+            3
+        } else {
+            offset
+        };
         let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
         let kind = match line.first() {
             None | Some(b'#') => return Ok(None),
@@ -85,7 +89,12 @@ impl OplParser {
             }
             Some(_) if line.trim_ascii().is_empty() => return Ok(None),
             Some(_) => {
-                return Err(bad("the line", line, offset, "one that begins with n, w, r, c or #"));
+                return Err(bad(
+                    "the line",
+                    line,
+                    offset,
+                    "one that begins with n, w, r, c or #",
+                ));
             }
         };
         self.draft.clear();
@@ -162,14 +171,23 @@ fn degrees(name: &'static str, value: &[u8], at: usize, max: i64) -> Result<Opti
     }
     match coordinate(value) {
         Some(units) if (-max..=max).contains(&units) => Ok(Some(units as i32)),
-        _ => Err(bad(name, value, at, "a number of degrees within the earth's limits")),
+        _ => Err(bad(
+            name,
+            value,
+            at,
+            "a number of degrees within the earth's limits",
+        )),
     }
 }
 
 /// Items between commas with where each begins; nothing for an empty list.
 fn items(list: &[u8], offset: usize) -> impl Iterator<Item = (&[u8], usize)> {
     let mut begin = offset;
-    let parts = if list.is_empty() { None } else { Some(list.split(|b| *b == b',')) };
+    let parts = if list.is_empty() {
+        None
+    } else {
+        Some(list.split(|b| *b == b','))
+    };
     parts.into_iter().flatten().map(move |item| {
         let at = begin;
         begin += item.len() + 1;
@@ -239,7 +257,12 @@ fn keep(draft: &mut Draft, text: &[u8], offset: usize) -> Result<Span, Stop> {
             let end = code.iter().take(9).position(|b| *b == b'%');
             let digits = &code[..end.unwrap_or(code.len().min(8))];
             let c = end.and_then(|_| character(digits)).ok_or_else(|| {
-                bad("an escape", digits, at, "the hexadecimal number of a character between %")
+                bad(
+                    "an escape",
+                    digits,
+                    at,
+                    "the hexadecimal number of a character between %",
+                )
             })?;
             out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
             rest = &code[digits.len() + 1..];

@@ -5,6 +5,6 @@ mod scan;
 mod write;
 
 pub(crate) use parse::XmlParser;
-pub use write::{XmlHeader, write_block, write_element, write_end, write_header};
 #[cfg(test)]
 pub(crate) use write::push_escaped;
+pub(crate) use write::{close_action, open_action, print_element, write_end, write_header};

@@ -161,19 +161,15 @@ impl XmlParser {
                 }));
             }
             (Section::Data | Section::Change | Section::Action(_), Content::Text) => {
-                self.warn(before, "text", b"", || "text between elements is passed over".into());
+                self.warn(before, "text", b"", || {
+                    "text between elements is passed over".into()
+                });
             }
         }
         Ok(())
     }
 
-    fn close(
-        &mut self,
-        at: usize,
-        found: &[u8],
-        expected: &'static str,
-        next: Section,
-    ) -> Result<(), Stop> {
+    fn close(&mut self, at: usize, found: &[u8], expected: &'static str, next: Section) -> Result<(), Stop> {
         if found != expected.as_bytes() {
             return Err(mismatch(at, found, expected));
         }
@@ -401,9 +397,8 @@ impl XmlParser {
             match c.attribute()? {
                 Attribute::Pair(b"type", value, offset) => {
                     let known = kind_of(value);
-                    kind = Some(
-                        known.ok_or_else(|| bad_value("type", value, offset, "node, way or relation"))?,
-                    );
+                    kind =
+                        Some(known.ok_or_else(|| bad_value("type", value, offset, "node, way or relation"))?);
                 }
                 Attribute::Pair(b"ref", value, offset) => member = Some(id("ref", value, offset)?),
                 Attribute::Pair(b"role", value, offset) => role = Some(keep(&mut self.draft, value, offset)?),

@@ -1,41 +1,13 @@
 //! OSM XML and OsmChange, laid out as `osmium` lays them out.
 
-use osmill_model::{BoundingBox, Kind, Location, Metadata, Timestamp, format_coordinate};
-use osmill_pbf::{Block, BlockError, Element, FileHeader, HeaderBox};
+use osmill_model::{Kind, Location, Metadata, Timestamp, format_coordinate};
+use osmill_pbf::{BlockError, Element};
 
 use crate::assemble::Action;
-use crate::print::{PrintOptions, push_int, stored_location};
-
-/// What stands before the first element.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct XmlHeader {
-    /// The program that writes the file.
-    pub generator: String,
-    /// The areas that the data covers.
-    pub bounds: Vec<BoundingBox>,
-    /// JOSM's mark that data must not be uploaded (`false`, `never`) or may be.
-    pub upload: Option<String>,
-}
-
-impl XmlHeader {
-    /// The header of a file made from a PBF file with this header. Edges are cut to 10⁻⁷ degrees.
-    pub fn from_pbf(header: &FileHeader, generator: &str) -> Self {
-        let unit = |nanodegrees: i64| {
-            (nanodegrees / 100).clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32
-        };
-        let corners = |b: &HeaderBox| {
-            BoundingBox::new(unit(b.left), unit(b.bottom), unit(b.right), unit(b.top))
-        };
-        XmlHeader {
-            generator: generator.into(),
-            bounds: header.bbox.iter().map(corners).collect(),
-            upload: None,
-        }
-    }
-}
+use crate::print::{PrintHeader, PrintOptions, push_int, stored_location};
 
 /// Appends the XML declaration, the start tag of the root, and the bounds.
-pub fn write_header(header: &XmlHeader, options: &PrintOptions, out: &mut Vec<u8>) {
+pub(crate) fn write_header(header: &PrintHeader, options: &PrintOptions, out: &mut Vec<u8>) {
     out.extend_from_slice(b"<?xml version='1.0' encoding='UTF-8'?>\n<");
     out.extend_from_slice(if options.change { b"osmChange" } else { b"osm" });
     out.extend_from_slice(b" version=\"0.6\"");
@@ -56,66 +28,21 @@ pub fn write_header(header: &XmlHeader, options: &PrintOptions, out: &mut Vec<u8
 }
 
 /// Appends the end tag of the root.
-pub fn write_end(options: &PrintOptions, out: &mut Vec<u8>) {
-    out.extend_from_slice(if options.change { b"</osmChange>\n" } else { b"</osm>\n" });
+pub(crate) fn write_end(options: &PrintOptions, out: &mut Vec<u8>) {
+    out.extend_from_slice(if options.change {
+        b"</osmChange>\n"
+    } else {
+        b"</osm>\n"
+    });
 }
 
-/// Appends the elements of a block. Gives the number of nodes, ways and relations.
-///
-/// In change files the block's elements stand under `action`, if the block has one; otherwise deleted ones
-/// stand under `<delete>`, those of version 1 under `<create>`, and others under `<modify>`. The last of these
-/// tags is closed at the end of the block, so that any blocks can follow each other.
-pub fn write_block(
-    block: &Block,
-    action: Option<Action>,
-    options: &PrintOptions,
-    out: &mut Vec<u8>,
-) -> Result<[u32; 3], BlockError> {
-    let mut counts = [0; 3];
-    let mut open = None;
-    for element in block.elements() {
-        let element = element?;
-        let metadata = element.metadata()?;
-        if options.change {
-            let action = action.unwrap_or_else(|| action_of(&metadata));
-            if open != Some(action) {
-                close_action(open, out);
-                open_action(action, out);
-                open = Some(action);
-            }
-        }
-        print(&element, &metadata, options, out)?;
-        counts[element.kind() as usize] += 1;
-    }
-    close_action(open, out);
-    Ok(counts)
-}
-
-/// Appends one element, without any action around it.
-pub fn write_element(
-    element: &Element<'_>,
-    options: &PrintOptions,
-    out: &mut Vec<u8>,
-) -> Result<(), BlockError> {
-    print(element, &element.metadata()?, options, out)
-}
-
-/// Under which action an element stands whose block has none.
-fn action_of(metadata: &Metadata<'_>) -> Action {
-    match (metadata.is_visible(), metadata.version) {
-        (false, _) => Action::Delete,
-        (true, Some(1)) => Action::Create,
-        (true, _) => Action::Modify,
-    }
-}
-
-fn open_action(action: Action, out: &mut Vec<u8>) {
+pub(crate) fn open_action(action: Action, out: &mut Vec<u8>) {
     out.extend_from_slice(b"  <");
     out.extend_from_slice(action.name().as_bytes());
     out.extend_from_slice(b">\n");
 }
 
-fn close_action(action: Option<Action>, out: &mut Vec<u8>) {
+pub(crate) fn close_action(action: Option<Action>, out: &mut Vec<u8>) {
     if let Some(action) = action {
         out.extend_from_slice(b"  </");
         out.extend_from_slice(action.name().as_bytes());
@@ -123,7 +50,8 @@ fn close_action(action: Option<Action>, out: &mut Vec<u8>) {
     }
 }
 
-fn print(
+/// Appends one element, without the action around it.
+pub(crate) fn print_element(
     element: &Element<'_>,
     metadata: &Metadata<'_>,
     options: &PrintOptions,
@@ -141,7 +69,7 @@ fn print(
     let mut is_empty = element.tags().is_empty();
     match element {
         Element::Node(node) => {
-            if let Some(location) = stored_location(node)? {
+            if let Some(location) = stored_location(node, options)? {
                 push_location(out, [b" lat=\"", b" lon=\""], location);
             }
         }
@@ -214,7 +142,10 @@ fn print_metadata(metadata: &Metadata<'_>, options: &PrintOptions, out: &mut Vec
     if let Some(version) = metadata.version.filter(|v| fields.version && *v != 0) {
         number(out, b" version=\"", version.into());
     }
-    if let Some(timestamp) = metadata.timestamp.filter(|t| fields.timestamp && *t != Timestamp(0)) {
+    if let Some(timestamp) = metadata
+        .timestamp
+        .filter(|t| fields.timestamp && *t != Timestamp(0))
+    {
         out.extend_from_slice(b" timestamp=\"");
         timestamp.format_into(out);
         out.push(b'"');
