@@ -15,8 +15,8 @@ use crate::opl::OplParser;
 use crate::source::{CHUNK, Source};
 use crate::xml::XmlParser;
 
-/// Bytes that one element may take. Blocks are finished at 12 MiB, and an element of this size more leaves
-/// them under the 32 MiB that readers of PBF take.
+/// Bytes from which on an element is refused. Blocks are finished at 12 MiB, and an element of this size more leaves
+/// them under the 32 MiB that readers of PBF take. Checked to a chunk.
 const MAX_ELEMENT: usize = 16 << 20;
 
 /// What a file says about itself.
@@ -291,7 +291,7 @@ impl Reader {
         self.window.drain(..self.at);
         self.at = 0;
         // An element that is cut off is parsed again from its beginning: doubling keeps that linear.
-        let wanted = (2 * left).max(CHUNK / 2);
+        let wanted = (2 * left).clamp(CHUNK / 2, MAX_ELEMENT + CHUNK);
         while self.window.len() < wanted && !self.last {
             self.last = !append(&mut self.source, &mut self.window)?;
         }

@@ -56,7 +56,7 @@ impl Parse for XmlParser {
                 Err(Stop::Bad(bad)) => return Err(bad),
                 Err(Stop::More) if !last => return Ok(before),
                 Err(Stop::More) => {
-                    if self.section == Section::Epilog && data[before..].trim_ascii().is_empty() {
+                    if self.section == Section::Epilog && is_blank(&data[before..]) {
                         out.flush();
                         return Ok(data.len());
                     }
@@ -108,6 +108,7 @@ impl XmlParser {
             check_declaration(c)?;
             self.section = Section::Prolog;
         }
+        c.skip_space();
         let before = c.at;
         let content = c.content()?;
         match (self.section, content) {
@@ -153,7 +154,6 @@ impl XmlParser {
             (Section::Start | Section::Prolog, Content::Start(name)) => self.root(c, name, before)?,
             (Section::Start | Section::Prolog | Section::Epilog, _) => {
                 c.at = before;
-                c.skip_space();
                 return Err(c.expected(if self.section == Section::Epilog {
                     "the end of the file"
                 } else {
@@ -341,6 +341,7 @@ impl XmlParser {
 
     fn children(&mut self, c: &mut Cursor<'_>, kind: Kind) -> Result<(), Stop> {
         loop {
+            c.skip_space();
             let before = c.at;
             match c.content()? {
                 Content::Start(b"tag") => self.tag(c, before)?,
@@ -467,6 +468,19 @@ fn check_declaration(c: &mut Cursor<'_>) -> Result<(), Stop> {
     }
     c.at += 5 + end + 2;
     Ok(())
+}
+
+/// Whether there is nothing but white space and comments.
+fn is_blank(data: &[u8]) -> bool {
+    let mut c = Cursor { data, at: 0 };
+    loop {
+        c.skip_space();
+        match &data[c.at..] {
+            [] => return true,
+            [b'<', b'!' | b'?', ..] if matches!(c.markup(), Ok(false)) => {}
+            _ => return false,
+        }
+    }
 }
 
 #[inline]
