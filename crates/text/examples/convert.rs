@@ -1,4 +1,4 @@
-//! Converts a text file: `convert FORMAT < INPUT > OUTPUT`, where FORMAT is `osm`, `osc`, `opl` with options as
+//! Converts a text file: `convert FORMAT [THREADS] < INPUT > OUTPUT`, where FORMAT is `osm`, `osc`, `opl` with options as
 //! `osmium` has them, or `count`, which reads only.
 
 use std::io::{BufWriter, Write};
@@ -9,7 +9,8 @@ use osmill_text::{PrintHeader, Printer, Reader};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let argument = std::env::args().nth(1).unwrap_or_default();
-    let mut reader = Reader::open(std::io::stdin())?;
+    let threads = std::env::args().nth(2).map_or(Ok(1), |n| n.parse())?;
+    let mut reader = Reader::open_with(std::io::stdin(), threads)?;
     let mut block = Block::empty();
     let mut counts = [0u64; 3];
     if argument == "count" {

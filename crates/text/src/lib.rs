@@ -16,6 +16,10 @@
 //! inside an element, so elements may be cut anywhere. The text of an element is copied once, unescaped, into
 //! a buffer from which the block is built. Line numbers are counted in passing, a chunk at a time.
 //!
+//! With several threads, a window of text is cut where elements begin, and the pieces are parsed side by side;
+//! guesses about the cuts are verified. Small XML files, o5m, and whatever comes before the first element are
+//! parsed on the calling thread.
+//!
 //! Absent values stay absent: a node without `lat` and `lon` has no location, and -1 as version, changeset or
 //! user number means that there is none. Elements in `<delete>`, and those that JOSM marks with
 //! `action='delete'`, are not visible. Strings are not checked for UTF-8.
@@ -27,6 +31,7 @@ pub mod format;
 mod number;
 mod o5m;
 pub mod opl;
+mod pieces;
 mod print;
 mod reader;
 mod source;

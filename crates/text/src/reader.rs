@@ -1,5 +1,6 @@
 //! Reading a file of any text format, block by block.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -12,6 +13,7 @@ use crate::error::{Bad, Error, Place, Problem, Warning};
 use crate::format::{Sniffed, Syntax, TextCompression};
 use crate::o5m::O5mParser;
 use crate::opl::OplParser;
+use crate::pieces::{self, PIECE};
 use crate::source::{CHUNK, Source};
 use crate::xml::XmlParser;
 
@@ -123,6 +125,9 @@ pub struct Reader {
     position: Position,
     warnings: Vec<Warning>,
     bytes: Vec<u8>,
+    threads: usize,
+    /// Blocks of a window that was parsed in pieces.
+    ready: VecDeque<(TextBlock, Vec<u8>)>,
 }
 
 impl Reader {
@@ -136,10 +141,19 @@ impl Reader {
         Reader::open(file)
     }
 
-    /// Begins to read. What comes before the first element, and as much as makes up the first block, is read
-    /// at once; errors in it are told here.
+    /// Begins to read on one thread, besides that of decompression; see [`open_with`](Self::open_with).
     pub fn open(input: impl Read + Send + 'static) -> Result<Self, Error> {
-        let mut source = Source::new(input)?;
+        Reader::open_with(input, 1)
+    }
+
+    /// Begins to read, parsing on up to `threads` threads. Each takes about 8 MiB. Blocks are the same in
+    /// contents and order for any number of threads, but smaller at the ends of pieces.
+    ///
+    /// What comes before the first element, and as much as makes up the first block, is read at once; errors in
+    /// it are told here.
+    pub fn open_with(input: impl Read + Send + 'static, threads: usize) -> Result<Self, Error> {
+        let threads = threads.clamp(1, 64);
+        let mut source = Source::new(input, if threads > 1 { 4 * threads } else { 4 })?;
         let mut window = Vec::with_capacity(2 * CHUNK);
         let mut last = false;
         // Comments before the root may be long, but a file that does not look like OSM data after a chunk is
@@ -163,6 +177,8 @@ impl Reader {
             position: Position::default(),
             warnings: Vec::new(),
             bytes: Vec::new(),
+            threads,
+            ready: VecDeque::new(),
         };
         reader.prepare()?;
         Ok(reader)
@@ -207,6 +223,10 @@ impl Reader {
     /// After an error the reader is at its end.
     pub fn next_block(&mut self, out: &mut Vec<u8>) -> Result<Option<TextBlock>, Error> {
         self.prepare()?;
+        if let Some((block, bytes)) = self.ready.pop_front() {
+            *out = bytes;
+            return Ok(Some(block));
+        }
         Ok(self.assembler.take(out))
     }
 
@@ -251,30 +271,75 @@ impl Reader {
         result
     }
 
+    fn is_ready(&self) -> bool {
+        self.assembler.is_ready() || !self.ready.is_empty()
+    }
+
     fn fill(&mut self) -> Result<(), Error> {
-        while !self.assembler.is_ready() {
+        while !self.is_ready() {
+            if self.parse_pieces()? {
+                continue;
+            }
             let data = &self.window[self.at..];
             let parsed = self.parser.get().parse(data, self.last, &mut self.assembler);
-            for (offset, text) in self.parser.get().warnings().drain(..) {
-                let line = self.position.line_at(data, offset.min(data.len()));
-                self.warnings.push(Warning { line, text });
-            }
-            match parsed {
-                Ok(done) => {
-                    self.position.advance(&data[..done]);
-                    self.at += done;
-                }
-                Err(bad) => {
-                    self.position.advance(&data[..bad.offset.min(data.len())]);
-                    return Err(self.error(*bad));
-                }
-            }
-            if self.assembler.is_ready() || (self.last && self.at == self.window.len()) {
+            let warnings = std::mem::take(self.parser.get().warnings());
+            self.settle(parsed, warnings)?;
+            if self.is_ready() || (self.last && self.at == self.window.len()) {
                 break;
             }
             self.read_on()?;
         }
         Ok(())
+    }
+
+    /// Parses the window in pieces, if it is large enough. Gives whether that led to blocks.
+    fn parse_pieces(&mut self) -> Result<bool, Error> {
+        let data = &self.window[self.at..];
+        if self.threads == 1 || data.len() < PIECE {
+            return Ok(false);
+        }
+        // What was read before comes first.
+        self.assembler.flush();
+        if self.assembler.is_ready() {
+            return Ok(true);
+        }
+        let round = match &mut self.parser {
+            AnyParser::Xml(parser) => pieces::parse(&mut **parser, data, self.last, self.threads),
+            AnyParser::Opl(parser) => pieces::parse(&mut **parser, data, self.last, self.threads),
+            AnyParser::O5m(_) => return Ok(false),
+        };
+        if round.failed {
+            // One thread finds the blocks before the error, and its place.
+            self.threads = 1;
+            return Ok(false);
+        }
+        self.ready.extend(round.blocks);
+        self.settle(Ok(round.done), round.warnings)?;
+        Ok(!self.ready.is_empty())
+    }
+
+    /// Takes note of how far a parser came.
+    fn settle(
+        &mut self,
+        parsed: Result<usize, Box<Bad>>,
+        warnings: Vec<(usize, String)>,
+    ) -> Result<(), Error> {
+        let data = &self.window[self.at..];
+        for (offset, text) in warnings {
+            let line = self.position.line_at(data, offset.min(data.len()));
+            self.warnings.push(Warning { line, text });
+        }
+        match parsed {
+            Ok(done) => {
+                self.position.advance(&data[..done]);
+                self.at += done;
+                Ok(())
+            }
+            Err(bad) => {
+                self.position.advance(&data[..bad.offset.min(data.len())]);
+                Err(self.error(*bad))
+            }
+        }
     }
 
     /// Brings more bytes into the window.
@@ -291,7 +356,12 @@ impl Reader {
         self.window.drain(..self.at);
         self.at = 0;
         // An element that is cut off is parsed again from its beginning: doubling keeps that linear.
-        let wanted = (2 * left).clamp(CHUNK / 2, MAX_ELEMENT + CHUNK);
+        let usual = if self.threads > 1 {
+            self.threads * PIECE
+        } else {
+            CHUNK / 2
+        };
+        let wanted = (2 * left).min(MAX_ELEMENT + CHUNK).max(usual);
         while self.window.len() < wanted && !self.last {
             self.last = !append(&mut self.source, &mut self.window)?;
         }

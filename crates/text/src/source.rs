@@ -1,7 +1,7 @@
 //! Bytes of a file, decompressed on a thread of their own.
 //!
 //! Compression is recognised by the first bytes. A gzip file may have several members, a bzip2 file several
-//! streams; both are read to the end. At most [`CHUNKS_AHEAD`] chunks wait for the parser.
+//! streams; both are read to the end. At most a few chunks wait for the parser.
 
 use std::io::{self, Read};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -14,9 +14,6 @@ use crate::format::TextCompression;
 
 /// Bytes that are handed over at a time.
 pub(crate) const CHUNK: usize = 1 << 20;
-/// Chunks between decompression and parser.
-const CHUNKS_AHEAD: usize = 4;
-
 /// Decompressed chunks of an input.
 #[derive(Debug)]
 pub(crate) struct Source {
@@ -27,12 +24,13 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    pub fn new(mut input: impl Read + Send + 'static) -> io::Result<Self> {
+    /// Begins to read up to `ahead` chunks ahead.
+    pub fn new(mut input: impl Read + Send + 'static, ahead: usize) -> io::Result<Self> {
         let mut head = Vec::with_capacity(3);
         input.by_ref().take(3).read_to_end(&mut head)?;
         let compression = TextCompression::of(&head);
         let input = io::Cursor::new(head).chain(input);
-        let (give, chunks) = sync_channel(CHUNKS_AHEAD);
+        let (give, chunks) = sync_channel(ahead);
         let (spent, take) = channel();
         let thread = std::thread::Builder::new()
             .name("decompress".into())
@@ -96,6 +94,13 @@ fn pump(mut input: impl Read, give: &SyncSender<io::Result<Vec<u8>>>, take: &Rec
             Ok(0) => return,
             Ok(_) => {}
             Err(error) => {
+                let error = match error.kind() {
+                    io::ErrorKind::UnexpectedEof => io::Error::new(
+                        io::ErrorKind::UnexpectedEof,
+                        "the compressed data ends early; the file is truncated, fetch it again",
+                    ),
+                    _ => error,
+                };
                 let _ = give.send(Err(error));
                 return;
             }

@@ -5,6 +5,7 @@ use osmill_model::{ElementId, Kind, Location};
 use crate::assemble::{Assembler, Draft, Span};
 use crate::error::{Bad, Problem, Stop};
 use crate::number::{coordinate, integer};
+use crate::pieces::Fork;
 use crate::reader::{Header, Parse};
 
 /// The parser; see [`Parse`].
@@ -49,6 +50,27 @@ impl Parse for OplParser {
 
     fn warnings(&mut self) -> &mut Vec<(usize, String)> {
         &mut self.warnings
+    }
+}
+
+impl Fork for OplParser {
+    fn cut(&self, data: &[u8], from: usize) -> Option<usize> {
+        memchr::memchr(b'\n', &data[from..]).map(|at| from + at + 1)
+    }
+
+    fn fork(&self) -> Self {
+        OplParser {
+            warned: self.warned,
+            ..OplParser::default()
+        }
+    }
+
+    fn agrees(&self, _: &Self) -> bool {
+        true
+    }
+
+    fn join(&mut self, piece: Self) {
+        self.warned |= piece.warned;
     }
 }
 

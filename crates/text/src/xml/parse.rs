@@ -8,6 +8,7 @@ use super::scan::{Attribute, Content, Cursor, is_escaped, unescape};
 use crate::assemble::{Action, Assembler, Draft, Span};
 use crate::error::{Bad, Problem, Stop, shortened};
 use crate::number::{coordinate, integer};
+use crate::pieces::Fork;
 use crate::reader::{Header, Parse};
 
 /// Distinct warnings that are kept; a file of nothing but unknown names must not fill the memory.
@@ -50,6 +51,9 @@ impl Parse for XmlParser {
     fn parse(&mut self, data: &[u8], last: bool, out: &mut Assembler) -> Result<usize, Box<Bad>> {
         let mut cursor = Cursor { data, at: 0 };
         while !out.is_ready() {
+            if self.section != Section::Start {
+                cursor.skip_space();
+            }
             let before = cursor.at;
             match self.step(&mut cursor, last, out) {
                 Ok(()) => {}
@@ -73,6 +77,47 @@ impl Parse for XmlParser {
 
     fn warnings(&mut self) -> &mut Vec<(usize, String)> {
         &mut self.warnings
+    }
+}
+
+impl Fork for XmlParser {
+    fn cut(&self, data: &[u8], from: usize) -> Option<usize> {
+        if !matches!(self.section, Section::Data | Section::Action(_)) {
+            return None;
+        }
+        memchr::memchr_iter(b'<', &data[from..])
+            .map(|at| from + at)
+            .find(|at| {
+                let rest = &data[at + 1..];
+                [b"node".as_slice(), b"way", b"relation"].iter().any(|name| {
+                    rest.strip_prefix(*name)
+                        .and_then(<[u8]>::first)
+                        .is_some_and(u8::is_ascii_whitespace)
+                })
+            })
+    }
+
+    fn fork(&self) -> Self {
+        XmlParser {
+            section: self.section,
+            header: Header {
+                bounds: Vec::new(),
+                ..self.header.clone()
+            },
+            warned: self.warned.clone(),
+            ..XmlParser::default()
+        }
+    }
+
+    fn agrees(&self, other: &Self) -> bool {
+        self.section == other.section
+    }
+
+    fn join(&mut self, mut piece: Self) {
+        self.section = piece.section;
+        self.header.timestamp = piece.header.timestamp;
+        self.header.bounds.append(&mut piece.header.bounds);
+        self.warned.extend(piece.warned);
     }
 }
 
@@ -108,7 +153,6 @@ impl XmlParser {
             check_declaration(c)?;
             self.section = Section::Prolog;
         }
-        c.skip_space();
         let before = c.at;
         let content = c.content()?;
         match (self.section, content) {
