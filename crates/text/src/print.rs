@@ -221,3 +221,63 @@ pub(crate) fn push_int(out: &mut Vec<u8>, value: i64) {
     }
     out.extend_from_slice(&digits[at..]);
 }
+
+/// Appends a coordinate of 10⁻⁷ degrees in degrees, as [`osmill_model::format_coordinate`] does, without
+/// divisions by what is not a constant: printing nodes is mostly this.
+#[inline]
+pub(crate) fn push_coordinate(out: &mut Vec<u8>, value: i32) {
+    let units = value.unsigned_abs();
+    let (mut whole, mut rest) = (units / 10_000_000, units % 10_000_000);
+    // Room for "-214.7483648"; the point stands at a fixed place.
+    let mut text = [b'.'; 12];
+    let mut end = 4;
+    if rest != 0 {
+        end = 12;
+        for digit in text[5..].iter_mut().rev() {
+            *digit = b'0' + (rest % 10) as u8;
+            rest /= 10;
+        }
+        while text[end - 1] == b'0' {
+            end -= 1;
+        }
+    }
+    let mut start = 4;
+    loop {
+        start -= 1;
+        text[start] = b'0' + (whole % 10) as u8;
+        whole /= 10;
+        if whole == 0 {
+            break;
+        }
+    }
+    if value < 0 {
+        start -= 1;
+        text[start] = b'-';
+    }
+    out.extend_from_slice(&text[start..end]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn coordinates_like_the_model(value: i32, zeros in 0u32..9) {
+            for value in [value, value / 10i32.pow(zeros) * 10i32.pow(zeros), i32::MIN, i32::MAX, 0, -1] {
+                let (mut ours, mut expected) = (Vec::new(), Vec::new());
+                push_coordinate(&mut ours, value);
+                osmill_model::format_coordinate(&mut expected, value);
+                prop_assert_eq!(String::from_utf8(ours), String::from_utf8(expected));
+            }
+        }
+
+        #[test]
+        fn numbers(value: i64) {
+            let mut out = Vec::new();
+            push_int(&mut out, value);
+            prop_assert_eq!(String::from_utf8(out).unwrap(), value.to_string());
+        }
+    }
+}

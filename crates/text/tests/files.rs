@@ -229,6 +229,149 @@ fn truncated_files_are_errors_at_every_byte() {
     assert_eq!(read_text(&text.as_bytes()[..whole]).unwrap().len(), 9);
 }
 
+/// An o5c file: two nodes, a way, a relation and a deleted node, with strings in place and by reference.
+fn o5c() -> Vec<u8> {
+    fn unsigned(mut value: u64, out: &mut Vec<u8>) {
+        while value > 0x7f {
+            out.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        out.push(value as u8);
+    }
+    fn signed(value: i64, out: &mut Vec<u8>) {
+        unsigned((value << 1 ^ value >> 63) as u64, out);
+    }
+    let mut file = b"\xff\xe0\x04o5c2".to_vec();
+    let mut set = |kind: u8, body: &[u8]| {
+        file.push(kind);
+        unsigned(body.len() as u64, &mut file);
+        file.extend_from_slice(body);
+    };
+    let mut body = Vec::new();
+    signed(1_704_067_200, &mut body);
+    set(0xdc, &body);
+    body.clear();
+    for edge in [-10, -20, 30, 40] {
+        signed(edge, &mut body);
+    }
+    set(0xdb, &body);
+    let mut node = Vec::new();
+    signed(100, &mut node);
+    unsigned(1, &mut node);
+    signed(1_704_067_200, &mut node);
+    signed(5, &mut node);
+    node.extend_from_slice(b"\0\x07\0Ana\0");
+    signed(74_195_000, &mut node);
+    signed(-437_310_000, &mut node);
+    node.extend_from_slice(b"\0name\0Vaduz\0");
+    set(0x10, &node);
+    node.clear();
+    signed(-101, &mut node);
+    unsigned(2, &mut node);
+    signed(60, &mut node);
+    signed(1, &mut node);
+    node.push(2);
+    signed(1, &mut node);
+    signed(1, &mut node);
+    node.push(1);
+    set(0x10, &node);
+    let mut way = Vec::new();
+    signed(6, &mut way);
+    way.push(0);
+    let mut refs = Vec::new();
+    signed(100, &mut refs);
+    signed(-101, &mut refs);
+    unsigned(refs.len() as u64, &mut way);
+    way.extend_from_slice(&refs);
+    set(0x11, &way);
+    let mut relation = Vec::new();
+    signed(4, &mut relation);
+    relation.push(0);
+    let mut members = Vec::new();
+    signed(5, &mut members);
+    members.extend_from_slice(b"\x001outer\0");
+    signed(1, &mut members);
+    members.push(1);
+    unsigned(members.len() as u64, &mut relation);
+    relation.extend_from_slice(&members);
+    set(0x12, &relation);
+    let mut gone = Vec::new();
+    signed(1, &mut gone);
+    unsigned(3, &mut gone);
+    signed(0, &mut gone);
+    signed(0, &mut gone);
+    gone.extend_from_slice(b"\0\0\0");
+    set(0x10, &gone);
+    file.push(0xfe);
+    file
+}
+
+#[test]
+fn o5c_holds_all_that_elements_have() {
+    let file = o5c();
+    let reader = Reader::open(std::io::Cursor::new(file.clone())).unwrap();
+    assert!(reader.header().is_change);
+    assert_eq!(reader.header().timestamp, Some(Timestamp(1_704_067_200)));
+    assert_eq!(reader.header().bounds, [BoundingBox::new(-10, -20, 30, 40)]);
+    let first = Plain {
+        action: Some(Action::Create),
+        version: Some(1),
+        timestamp: Some(Timestamp(1_704_067_200)),
+        changeset: Some(5),
+        uid: Some(7),
+        user: Some(b"Ana".to_vec()),
+        tags: vec![tag("name", "Vaduz")],
+        ..node(100, 74_195_000, -437_310_000)
+    };
+    let second = Plain {
+        action: Some(Action::Modify),
+        version: Some(2),
+        timestamp: Some(Timestamp(1_704_067_260)),
+        changeset: Some(6),
+        ..first.clone()
+    };
+    let second = Plain {
+        element: ElementId::new(Kind::Node, -1),
+        location: Some(Location::new(74_195_001, -437_309_999)),
+        ..second
+    };
+    let way = Plain {
+        action: Some(Action::Modify),
+        refs: vec![(100, None), (-1, None)],
+        ..Plain::new(ElementId::new(Kind::Way, 5))
+    };
+    let relation = Plain {
+        action: Some(Action::Modify),
+        members: vec![
+            (ElementId::new(Kind::Way, 5), b"outer".to_vec()),
+            (ElementId::new(Kind::Way, 6), b"outer".to_vec()),
+        ],
+        ..Plain::new(ElementId::new(Kind::Relation, 9))
+    };
+    let gone = Plain {
+        action: Some(Action::Delete),
+        version: Some(3),
+        timestamp: Some(Timestamp(1_704_067_260)),
+        changeset: Some(6),
+        visible: Some(false),
+        ..Plain::new(ElementId::new(Kind::Node, 10))
+    };
+    assert_eq!(read_text(&file).unwrap(), [first, second, way, relation, gone]);
+}
+
+#[test]
+fn truncated_and_damaged_o5m_is_safe() {
+    let file = o5c();
+    for end in 0..file.len() {
+        assert!(read_text(&file[..end]).is_err(), "{end}");
+        for bit in 0..8 {
+            let mut damaged = file.clone();
+            damaged[end] ^= 1 << bit;
+            let _ = read_text(&damaged);
+        }
+    }
+}
+
 #[test]
 fn compressed_files_that_end_early_are_errors() {
     use osmill_text::compress::TextCompressor;

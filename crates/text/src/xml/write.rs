@@ -1,10 +1,10 @@
 //! OSM XML and OsmChange, laid out as `osmium` lays them out.
 
-use osmill_model::{Kind, Location, Metadata, Timestamp, format_coordinate};
+use osmill_model::{Kind, Location, Metadata, Timestamp};
 use osmill_pbf::{BlockError, Element};
 
 use crate::assemble::Action;
-use crate::print::{PrintHeader, PrintOptions, push_int, stored_location};
+use crate::print::{PrintHeader, PrintOptions, push_coordinate, push_int, stored_location};
 
 /// Appends the XML declaration, the start tag of the root, and the bounds.
 pub(crate) fn write_header(header: &PrintHeader, options: &PrintOptions, out: &mut Vec<u8>) {
@@ -172,10 +172,10 @@ fn print_metadata(metadata: &Metadata<'_>, options: &PrintOptions, out: &mut Vec
 
 fn push_location(out: &mut Vec<u8>, [lat, lon]: [&[u8]; 2], location: Location) {
     out.extend_from_slice(lat);
-    format_coordinate(out, location.lat);
+    push_coordinate(out, location.lat);
     out.push(b'"');
     out.extend_from_slice(lon);
-    format_coordinate(out, location.lon);
+    push_coordinate(out, location.lon);
     out.push(b'"');
 }
 
