@@ -37,7 +37,7 @@ impl Parse for OplParser {
                 Ok(Some(kind)) => out.push(kind, None, &self.draft),
                 Ok(None) => {}
                 Err(Stop::Bad(bad)) => return Err(bad),
-                Err(Stop::More) => unreachable_line(at)?,
+                Err(Stop::More) => incomplete_line(at)?,
             }
             at = next;
         }
@@ -76,7 +76,7 @@ impl Fork for OplParser {
 
 /// Fields ask for nothing beyond their line.
 #[cold]
-fn unreachable_line(at: usize) -> Result<(), Box<Bad>> {
+fn incomplete_line(at: usize) -> Result<(), Box<Bad>> {
     Err(Box::new(Bad {
         offset: at,
         element: None,
