@@ -697,6 +697,16 @@ impl<'a> Node<'a> {
         self.block.scale.location(self.lat, self.lon).map_err(fail)
     }
 
+    /// What stands in the columns of the location, for a deleted node, too: change files may tell where it was.
+    /// Some writers put 0/0 there.
+    pub fn stored_location(&self) -> Result<Option<Location>, BlockError> {
+        if !self.has_location {
+            return Ok(None);
+        }
+        let location = self.block.scale.location(self.lat, self.lon);
+        location.map_err(|e| e.of(ElementId::new(Kind::Node, self.id)))
+    }
+
     /// The tags.
     pub fn tags(&self) -> Tags<'a> {
         Tags {
