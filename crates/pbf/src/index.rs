@@ -234,6 +234,19 @@ impl IndexBuilder {
         self.previous = key;
     }
 
+    /// Notes nodes with these ids.
+    pub fn note_ids(&mut self, ids: &[i64]) {
+        match ids {
+            // Ascending ones are told by their ends.
+            [first, .., last] if *first > 0 && ids.is_sorted_by(|a, b| a < b) => {
+                self.note(Kind::Node, *first);
+                self.note(Kind::Node, *last);
+                self.record.counts[0] += ids.len() as u32 - 2;
+            }
+            _ => ids.iter().for_each(|id| self.note(Kind::Node, *id)),
+        }
+    }
+
     #[inline]
     pub fn note_location(&mut self, location: Location) {
         match &mut self.record.bbox {

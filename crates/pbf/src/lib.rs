@@ -45,6 +45,7 @@
 mod block;
 mod build;
 mod codec;
+mod columns;
 mod dense;
 mod error;
 mod frame;
@@ -60,6 +61,7 @@ pub use block::{
 };
 pub use build::{BlockBuilder, ELEMENTS_PER_BLOCK, MetadataFields, encode_way_locations};
 pub use codec::{BlobData, Codec, Compression, Compressor, Decompressor, ParseCompressionError};
+pub use columns::{NodeColumns, peek_first_element};
 pub use dense::{DenseInfo, DenseNodes};
 pub use error::{BlockError, BlockErrorKind, FrameError, HeaderError};
 pub use frame::{
