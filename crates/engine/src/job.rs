@@ -5,7 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use osmill_pbf::{BlobData, Block, Decompressor, FileHeader, IndexRecord, parse_blob};
+use osmill_model::ElementId;
+use osmill_pbf::{
+    BlobData, Block, Codec, Decompressor, FileHeader, IndexRecord, parse_blob, peek_first_element,
+};
 
 use crate::error::{Error, Fault, KernelResult, Malformed, Result};
 use crate::file::{ReadBuffer, ReadFile};
@@ -428,6 +431,15 @@ impl Blob {
         }
     }
 
+    /// Turns to a blob of another file.
+    pub fn turn_to(&mut self, file: &Arc<ReadFile>, entry: BlobEntry) {
+        if !self.file.as_ref().is_some_and(|open| Arc::ptr_eq(open, file)) {
+            self.file = Some(file.clone());
+            self.path = file.path().to_owned();
+        }
+        self.begin(entry);
+    }
+
     /// Turns to another blob of the file.
     pub fn begin(&mut self, entry: BlobEntry) {
         self.entry = entry;
@@ -527,6 +539,28 @@ impl Blob {
         &self.block
     }
 
+    /// The first element of the blob, which is its smallest where the blob is sorted: from the index record if
+    /// there is one, else by decompressing no more than is needed.
+    pub fn first_element(&mut self) -> KernelResult<Option<ElementId>> {
+        if let Some(index) = self.entry.index {
+            return Ok(index.first());
+        }
+        if self.stage < Stage::Decoded {
+            let data = self.data()?;
+            if data.codec == Codec::Zlib
+                && let Some(first) = peek_zlib(data.data)
+            {
+                return Ok(Some(first));
+            }
+        }
+        Ok(self
+            .block()?
+            .elements()
+            .next()
+            .transpose()?
+            .map(|element| element.element_id()))
+    }
+
     /// The index record: the header's, or from the decoded block where it has none.
     pub fn record(&mut self) -> KernelResult<IndexRecord> {
         match self.entry.index {
@@ -569,6 +603,28 @@ impl Blob {
             .blobs_read
             .fetch_add(std::mem::take(&mut self.read), Relaxed);
     }
+}
+
+/// The first element of a compressed block, if decompressing its head tells.
+fn peek_zlib(data: &[u8]) -> Option<ElementId> {
+    const STEP: usize = 8 << 10;
+    const MOST: usize = 256 << 10;
+    let mut zlib = flate2::Decompress::new(true);
+    let mut head = Vec::new();
+    while head.len() < MOST {
+        let (before, read) = (head.len(), zlib.total_in() as usize);
+        head.reserve(STEP);
+        let status = zlib
+            .decompress_vec(data.get(read..)?, &mut head, flate2::FlushDecompress::None)
+            .ok()?;
+        if let Some(first) = peek_first_element(&head) {
+            return Some(first);
+        }
+        if status == flate2::Status::StreamEnd || head.len() == before {
+            return None;
+        }
+    }
+    None
 }
 
 /// The header of an output that holds elements of these inputs, before a command adds what it knows.

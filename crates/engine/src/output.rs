@@ -15,6 +15,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io::Write;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -22,7 +23,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use osmill_model::Kind;
 use osmill_pbf::{
     BlobType, Block, BlockBuilder, Compression, Compressor, ELEMENTS_PER_BLOCK, Element, FileHeader,
-    IndexRecord, MetadataFields, write_blob_header, write_frame,
+    IndexRecord, MetadataFields, NodeColumns, write_blob_header, write_frame,
 };
 
 use crate::error::{Error, KernelResult, Result};
@@ -592,6 +593,19 @@ impl<'s> TaskOutput<'s> {
     pub fn keep(&mut self, element: &Element<'_>) -> KernelResult {
         self.make_room(element.kind())?;
         self.tools.builder.copy(element)?;
+        Ok(())
+    }
+
+    /// Adds a range of nodes that were read into arrays, as [`TaskOutput::keep`] does one by one.
+    pub fn keep_nodes(&mut self, block: &Block, columns: &NodeColumns, range: Range<usize>) -> KernelResult {
+        let mut start = range.start;
+        while start < range.end {
+            self.make_room(Kind::Node)?;
+            let room = ELEMENTS_PER_BLOCK.saturating_sub(self.tools.builder.len()).max(1);
+            let end = range.end.min(start + room);
+            self.tools.builder.copy_nodes(block, columns, start..end)?;
+            start = end;
+        }
         Ok(())
     }
 

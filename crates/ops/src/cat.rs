@@ -256,10 +256,9 @@ impl Cat<'_> {
         if self.options.format != Format::Pbf {
             return Err(Error::Usage("--dedupe writes PBF only".into()));
         }
-        let headers = plans.iter().map(|plan| plan.header.clone()).collect();
-        let sink = self.sink(output, headers, true)?;
-        crate::merge::merge(self.job, &inputs, plans, self.options, self.metadata, &sink)?;
-        Ok(sink)
+        let headers: Vec<_> = plans.iter().map(|plan| plan.header.clone()).collect();
+        let sink = || self.sink(output.clone(), headers.clone(), true);
+        crate::merge::merge(self.job, &inputs, plans, self.options, self.metadata, sink)
     }
 
     fn kernel(&self, state: &mut State, blob: &mut Blob, out: &mut TaskOutput<'_>) -> KernelResult {
