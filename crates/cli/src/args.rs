@@ -104,6 +104,7 @@ impl Common {
             direct_io: self.direct_io,
             progress: (self.progress || terminal && !self.quiet && self.log == LogFormat::Text)
                 && !self.no_progress,
+            allocations: crate::allocations::counter(),
         }))
     }
 }

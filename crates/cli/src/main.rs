@@ -1,5 +1,6 @@
 //! The `osmill` program: arguments to commands, results to text, errors to exit codes.
 
+mod allocations;
 mod args;
 mod commands;
 mod render;

@@ -97,6 +97,14 @@ pub fn account(common: &Common, command: &str, job: &Job) {
                 phase.write_s,
                 phase.wait_s,
             );
+            if let Some(allocations) = phase.allocations {
+                eprintln!(
+                    "osmill {command}: phase {}: {} allocations of {}",
+                    phase.name,
+                    number(allocations.calls),
+                    bytes(allocations.bytes)
+                );
+            }
         }
     }
     let mut parts = Vec::new();

@@ -15,7 +15,7 @@ use crate::file::{ReadBuffer, ReadFile};
 use crate::output::{Sink, TaskOutput};
 use crate::plan::{BlobEntry, FrameKind, FrameStream, Plan};
 use crate::progress::Progress;
-use crate::summary::{Counters, Counts, Summary, cpu_time, peak_memory, timed};
+use crate::summary::{Allocations, Counters, Counts, Summary, cpu_time, peak_memory, timed};
 
 /// Budgets and means of a job.
 #[derive(Debug, Clone)]
@@ -30,6 +30,8 @@ pub struct JobOptions {
     pub direct_io: bool,
     /// Show progress on standard error.
     pub progress: bool,
+    /// Tells what the program has allocated so far, if its allocator counts.
+    pub allocations: Option<fn() -> Allocations>,
 }
 
 impl Default for JobOptions {
@@ -40,6 +42,7 @@ impl Default for JobOptions {
             scratch: std::env::temp_dir(),
             direct_io: false,
             progress: false,
+            allocations: None,
         }
     }
 }
@@ -104,8 +107,10 @@ impl Job {
     /// Runs `work` as a named phase of the account.
     pub(crate) fn phase<T>(&self, name: &str, work: impl FnOnce(&Counters) -> T) -> T {
         let (start, cpu, counters) = (Instant::now(), cpu_time(), Counters::default());
+        let allocated = self.options.allocations.map(|count| (count, count()));
         let result = work(&counters);
-        let phase = counters.phase(name, start, cpu);
+        let mut phase = counters.phase(name, start, cpu);
+        phase.allocations = allocated.map(|(count, before)| count().since(before));
         self.summary_mut().phases.push(phase);
         result
     }

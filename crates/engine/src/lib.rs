@@ -29,4 +29,4 @@ pub use job::{Blob, Job, JobOptions, Pass, format_duration, output_header};
 pub use output::{OutputOptions, Sink, TaskOutput};
 pub use plan::{BlobEntry, FrameStream, Input, Plan, merge_headers};
 pub use sniff::Sniffed;
-pub use summary::{Counts, PhaseSummary, Summary, peak_memory};
+pub use summary::{Allocations, Counts, PhaseSummary, Summary, peak_memory};

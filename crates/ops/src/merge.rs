@@ -350,11 +350,18 @@ impl Merger<'_> {
             }
             .run(out)?;
         }
-        for (reader, source) in readers.iter_mut().zip(sources) {
+        // Blobs that were copied are equal, and the first one's record was made.
+        let copied = readers
+            .first()
+            .filter(|_| done)
+            .and_then(|reader| reader.entry().index);
+        for (i, (reader, source)) in readers.iter_mut().zip(sources).enumerate() {
             // Each blob counts in the task in which it begins.
-            let begins = from.is_none_or(|from| source.first >= from);
-            if begins && let Ok(record) = reader.record() {
-                state.counts += record.counts.into();
+            if from.is_none_or(|from| source.first >= from) {
+                state.counts += match copied {
+                    Some(record) => record.counts.into(),
+                    None => state.lists.get(i).map(List::counts).unwrap_or_default(),
+                };
             }
             out.account(reader);
         }
@@ -456,6 +463,17 @@ impl List {
             }
         }
         Ok(())
+    }
+
+    /// How many elements of each kind there are.
+    fn counts(&self) -> Counts {
+        let before = |kind: Kind| self.keys.partition_point(|key| key.0 < kind) as u64;
+        let (ways, relations) = (before(Kind::Way), before(Kind::Relation));
+        Counts {
+            nodes: ways,
+            ways: relations - ways,
+            relations: self.keys.len() as u64 - relations,
+        }
     }
 
     /// Version and time of an element, by which the newest is chosen.
