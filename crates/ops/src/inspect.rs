@@ -8,8 +8,10 @@ use std::path::Path;
 
 use osmill_engine::{Blob, BlobEntry, Counts, Error, Input, Job, KernelResult, Plan, Result};
 use osmill_model::{BoundingBox, ElementId, Kind, KindSet, Timestamp};
-use osmill_pbf::wire::Varints;
-use osmill_pbf::{Block, Element, FileHeader, HeaderBox, IndexRecord, Item};
+use osmill_pbf::wire::{Fields, Value as FieldValue, Varints, count_varints};
+use osmill_pbf::{
+    Block, BlockError, BlockErrorKind, Element, FileHeader, HeaderBox, IndexRecord, RawItem, RawMetadata,
+};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -209,9 +211,10 @@ impl Extended {
         let exact_ids = !(record.sorted && record.kinds.len() == 1);
         for group in block.groups() {
             let mut items = group.items();
-            while let Some(item) = items.try_next()? {
+            while let Some((item, message)) = items.try_next_raw()? {
                 match item {
-                    Item::Dense(dense) => {
+                    RawItem::Dense => {
+                        let dense = items.parse_dense(message)?;
                         let mut ids = dense.ids();
                         if exact_ids || record.first_id < 0 {
                             while let Some(id) = ids.try_next()? {
@@ -223,27 +226,60 @@ impl Extended {
                             self.add_dense_info(block, info)?;
                         }
                     }
-                    Item::Node(node) => {
+                    RawItem::Node => {
+                        let node = items.parse_node(message)?;
                         self.note_element_id(ElementId::new(Kind::Node, node.id()), exact_ids);
-                        self.add_element(&Element::Node(node))?;
+                        let tags = node.tags().count_tags()? as u64;
+                        self.add_tags_of(Kind::Node, tags);
+                        self.add_metadata(Element::Node(node).raw_metadata()?);
                     }
-                    Item::Way(way) => {
-                        self.note_element_id(ElementId::new(Kind::Way, way.id()), exact_ids);
-                        let refs = way.ref_count() as u64;
-                        self.refs += refs;
-                        self.located_ways += u64::from(way.has_locations());
-                        note_largest(&mut self.largest[0], refs, way.id());
-                        self.add_element(&Element::Way(way))?;
-                    }
-                    Item::Relation(relation) => {
-                        self.note_element_id(ElementId::new(Kind::Relation, relation.id()), exact_ids);
-                        let members = relation.member_count() as u64;
-                        self.members += members;
-                        note_largest(&mut self.largest[1], members, relation.id());
-                        self.add_element(&Element::Relation(relation))?;
-                    }
+                    RawItem::Way => self.add_message(block, Kind::Way, message, exact_ids)?,
+                    RawItem::Relation => self.add_message(block, Kind::Relation, message, exact_ids)?,
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Adds a way or a relation, reading no more of its message than lengths, id and metadata.
+    fn add_message(&mut self, block: &Block, kind: Kind, message: &[u8], exact_ids: bool) -> KernelResult {
+        // Keys, values, references of a way, members of a relation or latitudes on a way.
+        let mut counts = [0usize; 11];
+        let (mut id, mut info) = (None, None);
+        let mut fields = Fields::new(message);
+        while let Some((number, value)) = fields.try_next()? {
+            match (number, value) {
+                (1, value) => id = Some(value.varint()? as i64),
+                (4, value) => info = Some(value.bytes()?),
+                (2 | 3 | 8 | 9 | 10, FieldValue::Bytes(column)) => {
+                    counts[number as usize] += count_varints(column)
+                }
+                (2 | 3 | 8 | 9 | 10, _) => counts[number as usize] += 1,
+                _ => {}
+            }
+        }
+        let element = ElementId::new(kind, id.ok_or(BlockErrorKind::NoId).map_err(BlockError::from)?);
+        let [_, _, keys, values, .., refs, nines, _] = counts;
+        if keys != values {
+            let lengths = BlockErrorKind::Lengths {
+                column: "vals",
+                expected: keys,
+                found: values,
+            };
+            return Err(lengths.of(element).into());
+        }
+        self.note_element_id(element, exact_ids);
+        self.add_tags_of(kind, keys as u64);
+        if kind == Kind::Way {
+            self.refs += refs as u64;
+            self.located_ways += u64::from(nines > 0);
+            note_largest(&mut self.largest[0], refs as u64, element.id);
+        } else {
+            self.members += nines as u64;
+            note_largest(&mut self.largest[1], nines as u64, element.id);
+        }
+        if let Some(info) = info {
+            self.add_metadata(block.read_info(info).map_err(|e| e.what.of(element))?);
         }
         Ok(())
     }
@@ -309,11 +345,12 @@ impl Extended {
         (*first, *last) = ((*first).min(time), (*last).max(time));
     }
 
-    fn add_element(&mut self, element: &Element<'_>) -> KernelResult {
-        let count = element.tags().count_tags()? as u64;
-        self.tags.add(element.kind(), count);
-        self.tagged.add(element.kind(), u64::from(count > 0));
-        let metadata = element.raw_metadata()?;
+    fn add_tags_of(&mut self, kind: Kind, count: u64) {
+        self.tags.add(kind, count);
+        self.tagged.add(kind, u64::from(count > 0));
+    }
+
+    fn add_metadata(&mut self, metadata: RawMetadata) {
         let present = [
             metadata.version.is_some_and(|v| v > 0),
             metadata.timestamp.is_some_and(|t| t.0 != 0),
@@ -328,7 +365,6 @@ impl Extended {
             self.note_time(time);
         }
         self.deleted += u64::from(metadata.visible == Some(false));
-        Ok(())
     }
 
     fn merge(&mut self, other: Extended) {

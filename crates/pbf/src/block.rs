@@ -194,6 +194,12 @@ impl Block {
         Ok(self.scale.timestamp(raw)?)
     }
 
+    /// The metadata in an Info message of the block.
+    #[inline]
+    pub fn read_info(&self, info: &[u8]) -> Result<RawMetadata, BlockError> {
+        Ok(RawMetadata::read(self, Some(info))?)
+    }
+
     /// How many strings the string table has. O(strings) at the first use of a block's strings.
     pub fn string_count(&self) -> Result<usize, BlockError> {
         Ok(self.strings()?.len())
@@ -384,6 +390,16 @@ impl<'a> Items<'a> {
     /// The way in a message of [`Items::try_next_raw`].
     pub fn parse_way(&self, message: &'a [u8]) -> Result<Way<'a>, BlockError> {
         Way::parse(self.block, message)
+    }
+
+    /// The dense nodes in a message of [`Items::try_next_raw`].
+    pub fn parse_dense(&self, message: &'a [u8]) -> Result<DenseNodes<'a>, BlockError> {
+        DenseNodes::parse(self.block, message)
+    }
+
+    /// The plain node in a message of [`Items::try_next_raw`].
+    pub fn parse_node(&self, message: &'a [u8]) -> Result<Node<'a>, BlockError> {
+        Node::parse(self.block, message)
     }
 
     /// The relation in a message of [`Items::try_next_raw`].
