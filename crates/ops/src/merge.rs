@@ -6,7 +6,7 @@
 //! blobs; a worker decodes the blobs that touch its shard and merges those elements of them that lie in it.
 //!
 //! Of elements with the same id the newest is kept: the highest version, then the latest time, then the
-//! first input. With history every version is kept once.
+//! first input. With history every version is kept once, at the latest time that is given for it.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -349,7 +349,12 @@ impl Merger<'_> {
             while at > 0 {
                 match age(&winners[at - 1])?.0.cmp(&version) {
                     Ordering::Less => break,
-                    Ordering::Equal => return Ok(()),
+                    Ordering::Equal => {
+                        if age(&element)? > age(&winners[at - 1])? {
+                            winners[at - 1] = element;
+                        }
+                        return Ok(());
+                    }
                     Ordering::Greater => at -= 1,
                 }
             }
