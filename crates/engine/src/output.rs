@@ -389,13 +389,13 @@ impl Sink {
         self.lock().counts
     }
 
-    /// Bytes that are in the output.
+    /// Bytes that have their place in the output so far; what is being gathered comes on top.
     pub fn bytes(&self) -> u64 {
         self.lock().offset
     }
 
-    /// Writes what is left and gives the file its name.
-    pub fn finish(self) -> Result<()> {
+    /// Writes what is left and gives the file its name. Gives the size of the output in bytes.
+    pub fn finish(self) -> Result<u64> {
         let mut merges = Vec::new();
         self.lock().flush_thin(&mut merges);
         let mut tools = Tools::new(&self.options);
@@ -410,7 +410,8 @@ impl Sink {
             state.slots.is_empty() && state.early.is_empty(),
             "every piece has been written"
         );
-        let fail = |e| Error::write(&self.options.path, state.offset, e);
+        let bytes = state.offset;
+        let fail = |e| Error::write(&self.options.path, bytes, e);
         match state.target {
             Target::Stream(mut stream) => match stream.flush() {
                 Err(e) if e.kind() == std::io::ErrorKind::InvalidInput => Ok(()),
@@ -421,7 +422,8 @@ impl Sink {
                 file.commit(self.options.fsync)
             }
             Target::File(file) => file.commit(self.options.fsync),
-        }
+        }?;
+        Ok(bytes)
     }
 }
 

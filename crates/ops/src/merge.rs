@@ -8,7 +8,7 @@
 //! the winners in runs.
 //!
 //! Of elements with the same id the newest is kept: the highest version, then the latest time, then the
-//! first input. With history every version is kept once.
+//! first input. With history every version is kept once, at the latest time that is given for it.
 //!
 //! Where the end of a blob is not known, it is taken to lie before the beginning of the next one. A file in
 //! which two blobs share an element (several versions, say) breaks that; it is noticed when the blobs are read,
@@ -574,8 +574,11 @@ impl Shard<'_> {
                 }
             }
             if self.merger.history {
-                // A stable sort: of the same version the first input's comes first.
-                same.sort_by_key(|(list, at)| self.lists[*list].age(*at).0);
+                // A stable sort: of the same version and time the first input's comes first.
+                same.sort_by_key(|(list, at)| {
+                    let (version, time) = self.lists[*list].age(*at);
+                    (version, std::cmp::Reverse(time))
+                });
                 same.dedup_by_key(|(list, at)| self.lists[*list].age(*at).0);
                 for &(list, at) in &same {
                     self.add(&mut run, list, at, out)?;
