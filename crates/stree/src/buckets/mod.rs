@@ -45,10 +45,12 @@ use crate::kernel::scalar::Scalar;
 use crate::kernel::{Batch, Isa, Line, Vector, dispatch, prefetch_ref};
 use crate::key::Key;
 use crate::memory::{PageReport, Store};
-use crate::place::{Placed, Plan, REACH};
+use crate::place::{Placed, Plan, REACH, too_far};
 use crate::search::{NOT_FOUND, Search};
 use crate::tree::first_descent;
 
+/// Name in errors.
+const LAYOUT: &str = "a bucket index";
 /// Queries between asking for a line and reading it.
 const DISTANCE: usize = 32;
 /// Queries that wait for a further line.
@@ -273,14 +275,9 @@ impl BucketBuilder {
                 why: "it is below the one before it",
             });
         }
-        let span = match keys {
-            [] => 0,
-            [first, .., last] => last.ordered() - first.ordered(),
-            [_] => 0,
-        };
+        let span = span_of(keys);
         let few = u32::try_from(keys.len()).is_ok();
-        // The narrow kind needs a multiplier of 2^50 at its number of lines; then it is the smallest.
-        if few && self.multiplier::<Narrow>(keys.len(), span) >> 50 != 0 {
+        if few && self.narrow(keys.len(), span) {
             match self.build_as::<K, Narrow>(keys, span) {
                 Err(Error::Uneven { .. }) => {}
                 result => return result,
@@ -291,6 +288,11 @@ impl BucketBuilder {
         } else {
             self.build_as::<K, Wide>(keys, span)
         }
+    }
+
+    /// Whether narrow lines can tell the keys apart.
+    fn narrow(self, keys: usize, span: u64) -> bool {
+        self.multiplier::<Narrow>(keys, span) >> 50 != 0
     }
 
     /// Number of lines that the keys have their homes in.
@@ -304,18 +306,27 @@ impl BucketBuilder {
         u64::try_from((homes << 64) / (u128::from(span) + 1)).unwrap_or(u64::MAX)
     }
 
-    fn build_as<K: Key, L: LineKind>(self, keys: &[K], span: u64) -> Result<BucketIndex<'static, K>> {
+    /// How keys are laid out in lines of a kind.
+    fn plan<'k, K: Key, L: LineKind>(
+        self,
+        keys: &'k [K],
+        span: u64,
+    ) -> Plan<
+        impl Fn(usize) -> u64 + Sync + use<'k, K, L>,
+        impl Fn(&mut [Line], u64) + Sync + use<'k, K, L>,
+        impl Fn(&mut [Line], usize, usize, u64) + Sync + use<'k, K, L>,
+    > {
         let multiplier = self.multiplier::<L>(keys.len(), span);
         let smallest = keys.first().map_or(0, |key| key.ordered());
-        let value = |index: usize| keys[index].ordered() - smallest;
-        let plan = Plan {
+        let value = move |index: usize| keys[index].ordered() - smallest;
+        Plan {
             keys: keys.len(),
             capacity: L::CAPACITY,
             lines: 1,
             homes: self.homes::<L>(keys.len(), span),
-            home: |index| (product(value(index), multiplier) >> 64) as u64,
+            home: move |index| (product(value(index), multiplier) >> 64) as u64,
             start: |lines: &mut [Line], rank| lines[0] = L::empty(rank),
-            write: |lines: &mut [Line], slot, index, away| {
+            write: move |lines: &mut [Line], slot, index, away| {
                 let value = value(index);
                 L::put(
                     &mut lines[0],
@@ -323,34 +334,92 @@ impl BucketBuilder {
                     L::probe(value, product(value, multiplier), away),
                 );
             },
-            layout: "a bucket index",
+            layout: LAYOUT,
             reach: L::REACH,
-        };
+        }
+    }
+
+    /// Bytes and lines per query of the index that would be built of keys known to be sorted.
+    pub(crate) fn measure<K: Key>(self, keys: &[K]) -> Result<(u64, f64)> {
+        let span = span_of(keys);
+        let few = u32::try_from(keys.len()).is_ok();
+        if few && self.narrow(keys.len(), span) {
+            let measured = self.measured(
+                keys.len(),
+                Narrow::REACH,
+                self.plan::<K, Narrow>(keys, span).measure(),
+            );
+            if measured.is_ok() {
+                return measured;
+            }
+        }
+        if few && span <= u64::from(u32::MAX) {
+            self.measured(
+                keys.len(),
+                Middle::REACH,
+                self.plan::<K, Middle>(keys, span).measure(),
+            )
+        } else {
+            self.measured(
+                keys.len(),
+                Wide::REACH,
+                self.plan::<K, Wide>(keys, span).measure(),
+            )
+        }
+    }
+
+    fn measured(
+        self,
+        keys: usize,
+        limit: u64,
+        (buckets, reach, spilled): (u64, u64, u64),
+    ) -> Result<(u64, f64)> {
+        if reach > limit {
+            return Err(Error::Uneven {
+                layout: LAYOUT,
+                why: too_far(reach),
+            });
+        }
+        not_too_many(spilled, keys)?;
+        Ok((buckets * 64, 1.0 + spilled as f64 / keys.max(1) as f64))
+    }
+
+    fn build_as<K: Key, L: LineKind>(self, keys: &[K], span: u64) -> Result<BucketIndex<'static, K>> {
         let Placed {
             lines,
             reach,
             spilled,
-        } = plan.place(self.threads)?;
-        if spilled as f64 > keys.len() as f64 * MOST_SPILLED {
-            let why = format!("{spilled} of {} keys would not be where they belong", keys.len());
-            return Err(Error::Uneven {
-                layout: "a bucket index",
-                why,
-            });
-        }
+        } = self.plan::<K, L>(keys, span).place(self.threads)?;
+        not_too_many(spilled, keys.len())?;
         Ok(BucketIndex {
             keys: keys.len() as u64,
             lines: Store::Owned(lines),
             kind: L::KIND,
-            smallest,
+            smallest: keys.first().map_or(0, |key| key.ordered()),
             span,
-            multiplier,
+            multiplier: self.multiplier::<L>(keys.len(), span),
             reach,
             spilled,
             isa: Isa::best(),
             key: PhantomData,
         })
     }
+}
+
+/// Difference of the largest and the smallest key.
+fn span_of<K: Key>(keys: &[K]) -> u64 {
+    match keys {
+        [first, .., last] => last.ordered() - first.ordered(),
+        _ => 0,
+    }
+}
+
+fn not_too_many(spilled: u64, keys: usize) -> Result<()> {
+    if spilled as f64 > keys as f64 * MOST_SPILLED {
+        let why = format!("{spilled} of {keys} keys would not be where they belong");
+        return Err(Error::Uneven { layout: LAYOUT, why });
+    }
+    Ok(())
 }
 
 impl<K: Key> BucketIndex<'static, K> {
