@@ -145,14 +145,17 @@ fn home_of<const N: usize>(digest: &[u8; N], homes: u64) -> u64 {
     ((u128::from(prefix(digest)) * u128::from(homes)) >> 64) as u64
 }
 
-/// A batch. `each(i, position or lower bound, present)`; with `EXACT`, only positions of present ids mean anything.
-struct Probe<'v, 'q, F, const N: usize, const EXACT: bool> {
+/// A batch. `each(i, position or lower bound, present)`; with `EXACT`, only positions of present ids mean anything. Without `ONCE`,
+/// `each` hears twice of ids that need a further bucket, the second time the truth; see the bucket index.
+struct Probe<'v, 'q, F, const N: usize, const EXACT: bool, const ONCE: bool> {
     view: View<'v, N>,
     queries: &'q [[u8; N]],
     each: F,
 }
 
-impl<F: FnMut(usize, u64, bool), const N: usize, const EXACT: bool> Probe<'_, '_, F, N, EXACT> {
+impl<F: FnMut(usize, u64, bool), const N: usize, const EXACT: bool, const ONCE: bool>
+    Probe<'_, '_, F, N, EXACT, ONCE>
+{
     #[inline(always)]
     fn flush(&mut self, waiting: &[usize]) {
         for &index in waiting {
@@ -162,7 +165,9 @@ impl<F: FnMut(usize, u64, bool), const N: usize, const EXACT: bool> Probe<'_, '_
     }
 }
 
-impl<F: FnMut(usize, u64, bool), const N: usize, const EXACT: bool> Batch for Probe<'_, '_, F, N, EXACT> {
+impl<F: FnMut(usize, u64, bool), const N: usize, const EXACT: bool, const ONCE: bool> Batch
+    for Probe<'_, '_, F, N, EXACT, ONCE>
+{
     #[inline(always)]
     fn run<V: Vector>(mut self) {
         let (view, queries) = (self.view, self.queries);
@@ -200,20 +205,22 @@ impl<F: FnMut(usize, u64, bool), const N: usize, const EXACT: bool> Batch for Pr
                 below = View::below(bucket, query);
                 found = below < CAPACITY && View::id(bucket, below) == *query;
             }
-            if below == CAPACITY {
-                let next = &view.lines[((home + 1) * View::<N>::LINES).min(view.lines.len())..];
-                next.iter()
-                    .take(View::<N>::LINES)
-                    .for_each(|line| prefetch_ref(line));
-                waiting[waiting_len] = index;
-                waiting_len += 1;
-                if waiting_len == QUEUE {
-                    self.flush(&waiting);
-                    waiting_len = 0;
-                }
-            } else {
+            let beyond = below == CAPACITY;
+            if !(ONCE && beyond) {
                 let position = View::<N>::rank(bucket) + below as u64;
                 (self.each)(index, position, found && position < view.keys);
+            }
+            // The home bucket for those that need no further one.
+            let next = view
+                .lines
+                .as_ptr()
+                .wrapping_add((home + usize::from(beyond)) * View::<N>::LINES);
+            (0..View::<N>::LINES).for_each(|line| prefetch_ref(next.wrapping_add(line)));
+            waiting[waiting_len] = index;
+            waiting_len += usize::from(beyond);
+            if waiting_len == QUEUE {
+                self.flush(&waiting);
+                waiting_len = 0;
             }
         }
         self.flush(&waiting[..waiting_len]);
@@ -308,10 +315,14 @@ impl<'a, const N: usize> DigestIndex<'a, N> {
         }
     }
 
-    fn probe<F: FnMut(usize, u64, bool), const EXACT: bool>(&self, queries: &[[u8; N]], each: F) {
+    fn probe<F: FnMut(usize, u64, bool), const EXACT: bool, const ONCE: bool>(
+        &self,
+        queries: &[[u8; N]],
+        each: F,
+    ) {
         dispatch(
             self.isa,
-            Probe::<F, N, EXACT> {
+            Probe::<F, N, EXACT, ONCE> {
                 view: self.view(),
                 queries,
                 each,
@@ -405,7 +416,7 @@ impl<const N: usize> Search<[u8; N]> for DigestIndex<'_, N> {
     }
 
     fn for_each_lower_bound<F: FnMut(usize, u64)>(&self, queries: &[[u8; N]], mut each: F) {
-        self.probe::<_, false>(queries, |index, position, _| each(index, position));
+        self.probe::<_, false, true>(queries, |index, position, _| each(index, position));
     }
 
     fn for_each_upper_bound<F: FnMut(usize, u64)>(&self, queries: &[[u8; N]], mut each: F) {
@@ -424,8 +435,20 @@ impl<const N: usize> Search<[u8; N]> for DigestIndex<'_, N> {
     }
 
     fn for_each_position<F: FnMut(usize, u64)>(&self, queries: &[[u8; N]], mut each: F) {
-        self.probe::<_, true>(queries, |index, position, found| {
+        self.probe::<_, true, true>(queries, |index, position, found| {
             each(index, if found { position } else { NOT_FOUND });
+        });
+    }
+
+    fn lower_bound_into(&self, queries: &[[u8; N]], out: &mut [u64]) {
+        assert_eq!(queries.len(), out.len(), "one answer per query");
+        self.probe::<_, false, false>(queries, |index, position, _| out[index] = position);
+    }
+
+    fn position_into(&self, queries: &[[u8; N]], out: &mut [u64]) {
+        assert_eq!(queries.len(), out.len(), "one answer per query");
+        self.probe::<_, true, false>(queries, |index, position, found| {
+            out[index] = if found { position } else { NOT_FOUND };
         });
     }
 }

@@ -70,7 +70,9 @@ fn extract_ids(seed: u64) -> impl Iterator<Item = u64> {
 /// Hash-like: sorted uniform numbers below 2^63, made as a running sum of exponential gaps.
 fn hash_keys(seed: u64, count: usize) -> impl Iterator<Item = u64> {
     let mut random = Random(seed);
-    let mean = (1u64 << 63) as f64 / (count as f64 * 1.001);
+    // The sum strays by the root of the count; it must not run into the end.
+    let count = count as f64;
+    let mean = (1u64 << 63) as f64 / (count + 5.0 * count.sqrt());
     let mut key = 0u64;
     std::iter::from_fn(move || {
         key = (key + 1 + random.exponential(mean) as u64).min((1 << 63) - 1);

@@ -52,7 +52,7 @@ use crate::tree::first_descent;
 /// Name in errors.
 const LAYOUT: &str = "a bucket index";
 /// Queries between asking for a line and reading it.
-const DISTANCE: usize = 32;
+const DISTANCE: usize = 64;
 /// Queries that wait for a further line.
 const QUEUE: usize = 64;
 /// Among keys of which more than this share are not at home, a tree does better.
@@ -155,7 +155,10 @@ impl View<'_> {
 }
 
 /// A batch. `each(i, position, present)`; with `UPPER`, upper bounds.
-struct Probe<'v, 'q, K, L, F, const UPPER: bool> {
+///
+/// Without `ONCE`, `each` hears of a query that needs a further line twice, first of a position that is too small: with nothing
+/// but stores to do there, that is faster than the jump that tells such queries from the others.
+struct Probe<'v, 'q, K, L, F, const UPPER: bool, const ONCE: bool> {
     view: View<'v>,
     queries: &'q [K],
     kind: PhantomData<L>,
@@ -172,7 +175,9 @@ fn needle<K: Key, const UPPER: bool>(query: K) -> u64 {
     }
 }
 
-impl<K: Key, L: LineKind, F: FnMut(usize, u64, bool), const UPPER: bool> Probe<'_, '_, K, L, F, UPPER> {
+impl<K: Key, L: LineKind, F: FnMut(usize, u64, bool), const UPPER: bool, const ONCE: bool>
+    Probe<'_, '_, K, L, F, UPPER, ONCE>
+{
     #[inline(always)]
     fn tell(&mut self, index: usize, (position, found): (u64, bool)) {
         // Nothing lies above the largest key there can be.
@@ -189,8 +194,8 @@ impl<K: Key, L: LineKind, F: FnMut(usize, u64, bool), const UPPER: bool> Probe<'
     }
 }
 
-impl<K: Key, L: LineKind, F: FnMut(usize, u64, bool), const UPPER: bool> Batch
-    for Probe<'_, '_, K, L, F, UPPER>
+impl<K: Key, L: LineKind, F: FnMut(usize, u64, bool), const UPPER: bool, const ONCE: bool> Batch
+    for Probe<'_, '_, K, L, F, UPPER, ONCE>
 {
     #[inline(always)]
     fn run<V: Vector>(mut self) {
@@ -198,31 +203,39 @@ impl<K: Key, L: LineKind, F: FnMut(usize, u64, bool), const UPPER: bool> Batch
         let ask = |query: K| {
             let home = view.home(view.value(needle::<K, UPPER>(query)));
             prefetch_ref(&raw const view.lines[home]);
+            home
         };
-        queries.iter().take(DISTANCE).for_each(|&query| ask(query));
+        let mut homes = [0; DISTANCE];
+        for (home, &query) in homes.iter_mut().zip(queries) {
+            *home = ask(query);
+        }
         let mut waiting = [0; QUEUE];
         let mut waiting_len = 0;
         for index in 0..queries.len() {
+            let home = homes[index % DISTANCE];
             if let Some(&query) = queries.get(index + DISTANCE) {
-                ask(query);
+                homes[index % DISTANCE] = ask(query);
             }
             let query = needle::<K, UPPER>(queries[index]);
             let value = view.value(query);
-            let product = product(value, view.multiplier);
-            let home = view.home(value);
             let line = &view.lines[home];
-            let probe = L::probe(value, product, 0);
+            let probe = L::probe(value, product(value, view.multiplier), 0);
             let below = L::below::<V>(line, probe);
-            if below == L::CAPACITY {
+            let beyond = below == L::CAPACITY;
+            if ONCE && beyond {
                 prefetch_ref(view.lines.as_ptr().wrapping_add(home + 1));
-                waiting[waiting_len] = index;
-                waiting_len += 1;
-                if waiting_len == QUEUE {
-                    self.flush::<V>(&waiting);
-                    waiting_len = 0;
-                }
             } else {
                 self.tell(index, view.answer::<L>(query, line, below, probe));
+            }
+            if !ONCE {
+                // The home line for those that need no further one.
+                prefetch_ref(view.lines.as_ptr().wrapping_add(home + usize::from(beyond)));
+            }
+            waiting[waiting_len] = index;
+            waiting_len += usize::from(beyond);
+            if waiting_len == QUEUE {
+                self.flush::<V>(&waiting);
+                waiting_len = 0;
             }
         }
         self.flush::<V>(&waiting[..waiting_len]);
@@ -528,30 +541,47 @@ impl<'a, K: Key> BucketIndex<'a, K> {
         }
     }
 
-    fn probe_all<F: FnMut(usize, u64, bool), const UPPER: bool>(&self, queries: &[K], each: F) {
-        let view = self.view();
-        match self.kind {
-            Lines::Wide => self.run::<Wide, F, UPPER>(view, queries, each),
-            Lines::Middle => self.run::<Middle, F, UPPER>(view, queries, each),
-            Lines::Narrow => self.run::<Narrow, F, UPPER>(view, queries, each),
-        }
-    }
-
-    fn run<L: LineKind, F: FnMut(usize, u64, bool), const UPPER: bool>(
+    fn probe_all<F: FnMut(usize, u64, bool), const UPPER: bool, const ONCE: bool>(
         &self,
-        view: View<'_>,
         queries: &[K],
         each: F,
     ) {
-        dispatch(
-            self.isa,
-            Probe::<K, L, F, UPPER> {
-                view,
-                queries,
-                kind: PhantomData,
-                each,
-            },
-        );
+        let view = self.view();
+        match self.kind {
+            Lines::Wide => {
+                dispatch(
+                    self.isa,
+                    Probe::<K, Wide, F, UPPER, ONCE> {
+                        view,
+                        queries,
+                        kind: PhantomData,
+                        each,
+                    },
+                );
+            }
+            Lines::Middle => {
+                dispatch(
+                    self.isa,
+                    Probe::<K, Middle, F, UPPER, ONCE> {
+                        view,
+                        queries,
+                        kind: PhantomData,
+                        each,
+                    },
+                );
+            }
+            Lines::Narrow => {
+                dispatch(
+                    self.isa,
+                    Probe::<K, Narrow, F, UPPER, ONCE> {
+                        view,
+                        queries,
+                        kind: PhantomData,
+                        each,
+                    },
+                );
+            }
+        }
     }
 
     /// The value in a slot of a line, as an offset from the smallest key.
@@ -611,16 +641,33 @@ impl<K: Key> Search<K> for BucketIndex<'_, K> {
     }
 
     fn for_each_lower_bound<F: FnMut(usize, u64)>(&self, queries: &[K], mut each: F) {
-        self.probe_all::<_, false>(queries, |index, position, _| each(index, position));
+        self.probe_all::<_, false, true>(queries, |index, position, _| each(index, position));
     }
 
     fn for_each_upper_bound<F: FnMut(usize, u64)>(&self, queries: &[K], mut each: F) {
-        self.probe_all::<_, true>(queries, |index, position, _| each(index, position));
+        self.probe_all::<_, true, true>(queries, |index, position, _| each(index, position));
     }
 
     fn for_each_position<F: FnMut(usize, u64)>(&self, queries: &[K], mut each: F) {
-        self.probe_all::<_, false>(queries, |index, position, found| {
+        self.probe_all::<_, false, true>(queries, |index, position, found| {
             each(index, if found { position } else { NOT_FOUND });
+        });
+    }
+
+    fn lower_bound_into(&self, queries: &[K], out: &mut [u64]) {
+        assert_eq!(queries.len(), out.len(), "one answer per query");
+        self.probe_all::<_, false, false>(queries, |index, position, _| out[index] = position);
+    }
+
+    fn upper_bound_into(&self, queries: &[K], out: &mut [u64]) {
+        assert_eq!(queries.len(), out.len(), "one answer per query");
+        self.probe_all::<_, true, false>(queries, |index, position, _| out[index] = position);
+    }
+
+    fn position_into(&self, queries: &[K], out: &mut [u64]) {
+        assert_eq!(queries.len(), out.len(), "one answer per query");
+        self.probe_all::<_, false, false>(queries, |index, position, found| {
+            out[index] = if found { position } else { NOT_FOUND };
         });
     }
 }
