@@ -66,7 +66,7 @@ pub struct DigestIndex<'a, const N: usize> {
 #[inline(always)]
 fn prefix<const N: usize>(digest: &[u8; N]) -> u64 {
     const { assert!(N >= 8 && N <= 1024) }
-    u64::from_be_bytes(std::array::from_fn(|index| digest[index]))
+    digest.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes))
 }
 
 /// The index as a look-up uses it.
@@ -103,9 +103,10 @@ impl<'v, const N: usize> View<'v, N> {
 
     /// The id in a slot of a bucket.
     #[inline(always)]
-    fn id(bucket: &[Line], slot: usize) -> [u8; N] {
-        let bytes = &cast::bytes(bucket)[RANK + slot * N..RANK + (slot + 1) * N];
-        std::array::from_fn(|index| bytes[index])
+    fn id(bucket: &[Line], slot: usize) -> &[u8; N] {
+        let bytes = &cast::bytes(bucket)[RANK + slot * N..];
+        // There are `LINES` lines, enough for three ids.
+        bytes.first_chunk().unwrap_or(const { &[0; N] })
     }
 
     /// How many ids of a bucket are below the query.
@@ -115,8 +116,8 @@ impl<'v, const N: usize> View<'v, N> {
         (0..CAPACITY)
             .map(|slot| {
                 let id = Self::id(bucket, slot);
-                let own = prefix(&id);
-                usize::from(own < first || own == first && id < *query)
+                let own = prefix(id);
+                usize::from(own < first || own == first && id < query)
             })
             .sum()
     }
@@ -132,7 +133,7 @@ impl<'v, const N: usize> View<'v, N> {
             let below = Self::below(bucket, query);
             if below < CAPACITY || at == last {
                 let position = Self::rank(bucket) + below as u64;
-                let found = below < CAPACITY && position < self.keys && Self::id(bucket, below) == *query;
+                let found = below < CAPACITY && position < self.keys && Self::id(bucket, below) == query;
                 return (position, found);
             }
             at += 1;
@@ -187,23 +188,21 @@ impl<F: FnMut(usize, u64, bool), const N: usize, const EXACT: bool, const ONCE: 
             let (below, found);
             if EXACT && N == 20 {
                 // Compare all three ids at once for equality; only absent and spilled ids need an order.
-                let mut lanes = [0u32; 8];
-                for (lane, bytes) in lanes.iter_mut().zip(query.as_chunks::<4>().0) {
-                    *lane = u32::from_le_bytes(*bytes);
-                }
-                let equal = V::equal_20(&bucket[0], &lanes);
+                let equal = query
+                    .first_chunk()
+                    .map_or(0, |query| V::equal_20(&bucket[0], query));
                 found = equal != 0;
                 let last = View::<N>::id(bucket, CAPACITY - 1);
                 below = if found {
                     equal.trailing_zeros() as usize
-                } else if prefix(&last) <= prefix(query) {
+                } else if prefix(last) <= prefix(query) {
                     CAPACITY
                 } else {
                     0
                 };
             } else {
                 below = View::below(bucket, query);
-                found = below < CAPACITY && View::id(bucket, below) == *query;
+                found = below < CAPACITY && View::id(bucket, below) == query;
             }
             let beyond = below == CAPACITY;
             if !(ONCE && beyond) {
@@ -412,7 +411,7 @@ impl<const N: usize> Search<[u8; N]> for DigestIndex<'_, N> {
             }
         }
         let slot = position.checked_sub(View::<N>::rank(view.bucket(low)))?;
-        (slot < CAPACITY as u64).then(|| View::id(view.bucket(low), slot as usize))
+        (slot < CAPACITY as u64).then(|| *View::id(view.bucket(low), slot as usize))
     }
 
     fn for_each_lower_bound<F: FnMut(usize, u64)>(&self, queries: &[[u8; N]], mut each: F) {
