@@ -115,12 +115,13 @@ pub fn for_u64<'a>(options: &Options, shape: &str, column: &'a LineBuffer) -> Ve
         match BucketBuilder::new().threads(2).build(keys) {
             Ok(buckets) => {
                 let buckets = placed!(options, osmill_stree::BucketIndex<'static, u64>, buckets);
-                let mut arm = index(
-                    &format!("BucketIndex, {} per line", buckets.keys_per_line()),
-                    buckets.bytes() as usize,
-                    buckets,
-                );
-                arm.note = String::new();
+                let name = format!("BucketIndex, {} per line", buckets.keys_per_line());
+                let spilled = 100.0 * (buckets.expected_lines() - 1.0);
+                let pages = buckets
+                    .pages()
+                    .map_or(String::new(), |pages| format!(", {pages}"));
+                let mut arm = index(&name, buckets.bytes() as usize, buckets);
+                arm.note = format!("[{spilled:.1} % not at home{pages}]");
                 arms.push(arm);
             }
             Err(error) => println!("  ({error})"),

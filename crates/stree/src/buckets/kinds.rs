@@ -90,13 +90,15 @@ impl LineKind for Wide {
 pub(super) struct Split;
 
 /// Bits of the fraction that a split line keeps.
-const SPLIT_FRACTION: u32 = 46;
+const SPLIT_FRACTION: u32 = 45;
+/// Farthest that a key may lie from home in split lines. Among tens of millions of lines some spill three lines on.
+const SPLIT_REACH: u64 = 6;
 
 impl LineKind for Split {
     const KIND: Lines = Lines::Split;
     const CAPACITY: usize = 10;
     const LOAD: f64 = 0.75;
-    const REACH: u64 = NARROW_REACH;
+    const REACH: u64 = SPLIT_REACH;
     const RANK_BITS: u32 = 32;
 
     fn tells_apart(multiplier: u64, _: u64) -> bool {
@@ -115,7 +117,7 @@ impl LineKind for Split {
     #[inline(always)]
     fn probe(_: u64, product: u128, away: u64) -> u64 {
         let fraction = product as u64 >> (64 - SPLIT_FRACTION);
-        (NARROW_REACH.saturating_sub(away) << SPLIT_FRACTION) + fraction
+        (SPLIT_REACH.saturating_sub(away) << SPLIT_FRACTION) + fraction
     }
 
     #[inline(always)]
@@ -138,14 +140,20 @@ impl LineKind for Split {
     }
 
     fn value(line: &Line, number: u64, slot: usize, multiplier: u64) -> Option<u64> {
-        value_of_fraction(number, Self::slot(line, slot)?, SPLIT_FRACTION, multiplier)
+        value_of_fraction(
+            number,
+            Self::slot(line, slot)?,
+            SPLIT_FRACTION,
+            SPLIT_REACH,
+            multiplier,
+        )
     }
 }
 
 /// The value for which a line stores `stored`: `bits` of fraction and how far from home.
-fn value_of_fraction(number: u64, stored: u64, bits: u32, multiplier: u64) -> Option<u64> {
+fn value_of_fraction(number: u64, stored: u64, bits: u32, reach: u64, multiplier: u64) -> Option<u64> {
     let place = (u128::from(number) << bits) + u128::from(stored);
-    let place = place.checked_sub(u128::from(NARROW_REACH << bits))?;
+    let place = place.checked_sub(u128::from(reach << bits))?;
     // The smallest value whose product reaches this place; there is no other in it.
     let product = place.checked_mul(1 << (64 - bits))?;
     u64::try_from(product.div_ceil(u128::from(multiplier.max(1)))).ok()
@@ -208,7 +216,7 @@ pub(super) struct Narrow;
 
 /// Bits of the fraction that a narrow line keeps.
 const FRACTION: u32 = 14;
-/// Farthest that a key may lie from home in narrow and split lines; two more bits say how far, and all ones must stay free.
+/// Farthest that a key may lie from home in narrow lines; two more bits say how far, and all ones must stay free.
 const NARROW_REACH: u64 = 2;
 
 impl LineKind for Narrow {
@@ -254,6 +262,6 @@ impl LineKind for Narrow {
 
     fn value(line: &Line, number: u64, slot: usize, multiplier: u64) -> Option<u64> {
         let stored = u64::from(*cast::u16_lanes(line).get(slot.checked_add(2)?)?);
-        value_of_fraction(number, stored, FRACTION, multiplier)
+        value_of_fraction(number, stored, FRACTION, NARROW_REACH, multiplier)
     }
 }

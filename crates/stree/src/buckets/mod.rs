@@ -12,13 +12,14 @@
 //! | --- | --- | --- | --- |
 //! | narrow | rank `u32`, 30 x `u16` | at least one key in some 700 of the span | 0.75 |
 //! | middle | rank `u32`, 15 x `u32` `v` | spans below 2^32 | 0.75 |
-//! | split | rank `u32`, 10 x 48 bits | at least one key in 2^43 of the span | 0.75 |
+//! | split | rank `u32`, 10 x 48 bits | at least one key in 2^42 of the span | 0.75 |
 //! | wide | rank `u64`, 7 x `u64` `v` | any keys | 0.7 |
 //!
-//! A narrow line stores 14 bits of the fraction `v * multiplier mod 2^64`, a split line 46 bits. These are different for different
-//! keys of a line as long as the multiplier is at least 2^50 or 2^18, so they say as much as the key. Above the fraction stands
-//! `2 - d` for a key `d` lines from home, so that order is kept: `d` is at most 2. A split line has the low 32 bits of all its
-//! numbers first and then the high 16 bits of all, which SIMD compares without moving anything. Unused slots are all ones.
+//! A narrow line stores 14 bits of the fraction `v * multiplier mod 2^64`, a split line 45 bits. These are different for different
+//! keys of a line as long as the multiplier is at least 2^50 or 2^19, so they say as much as the key. Above the fraction stands
+//! `r - d` for a key `d` lines from home, so that order is kept; `d` is at most `r`, which is 2 in narrow and 6 in split lines. A
+//! split line has the low 32 bits of all its numbers first and then the high 16 bits of all, which SIMD compares without moving
+//! anything. Unused slots are all ones.
 //!
 //! Smaller lines are not only smaller: a random line of 1.1 GB costs 8 ns where one of 1.8 GB costs 10.
 //!
