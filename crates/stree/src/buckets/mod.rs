@@ -248,6 +248,9 @@ impl<K: Key, L: LineKind, F: FnMut(usize, u64, bool), const UPPER: bool, const O
     }
 }
 
+/// What is tried for one kind of line: with the keys and their span.
+type Attempt<K, R> = fn(BucketBuilder, &[K], u64) -> Result<R>;
+
 /// Builds a [`BucketIndex`].
 #[derive(Clone, Copy, Debug)]
 pub struct BucketBuilder {
@@ -319,7 +322,7 @@ impl BucketBuilder {
     }
 
     /// The result for the first kind of line, smallest first, that can hold the keys.
-    fn first_even<K: Key, R>(self, keys: &[K], kinds: [fn(Self, &[K], u64) -> Result<R>; 4]) -> Result<R> {
+    fn first_even<K: Key, R>(self, keys: &[K], kinds: [Attempt<K, R>; 4]) -> Result<R> {
         let mut uneven = Error::Uneven {
             layout: LAYOUT,
             why: String::new(),
