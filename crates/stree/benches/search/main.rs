@@ -101,7 +101,8 @@ pub fn compare<Q: Copy + Sync>(
 ) {
     let rounds = queries.len() / ROUND;
     // Each slice comes to every arm once, at different times.
-    let shares = |stride: &usize| (2..=*stride).any(|part| stride % part == 0 && rounds % part == 0);
+    let shares =
+        |stride: &usize| (2..=*stride).any(|part| stride.is_multiple_of(part) && rounds.is_multiple_of(part));
     let stride = (3..).find(|stride| !shares(stride)).unwrap_or(1);
     let slices: Vec<_> = queries
         .chunks_exact(ROUND)

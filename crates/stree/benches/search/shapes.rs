@@ -60,7 +60,7 @@ fn extract_ids(seed: u64) -> impl Iterator<Item = u64> {
             run = 1 + random.below(80);
             id += 1 + random.exponential(1200.0) as u64;
         } else {
-            id += 1 + u64::from(random.next() % 5 == 0);
+            id += 1 + u64::from(random.next().is_multiple_of(5));
         }
         run -= 1;
         Some(id)
