@@ -2,4 +2,7 @@
 
 pub mod cat;
 pub mod check;
+pub mod getid;
 pub mod inspect;
+pub mod tags_filter;
+pub mod target;
