@@ -21,6 +21,7 @@ pub mod inspect;
 mod merge;
 mod order;
 pub mod select;
+mod split;
 pub mod tags;
 pub mod tags_filter;
 

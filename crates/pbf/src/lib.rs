@@ -55,7 +55,8 @@ mod strings;
 pub mod wire;
 
 pub use block::{
-    Block, Element, Elements, Group, Item, Items, Members, Node, RawItem, Relation, Tags, Way, WayLocations,
+    Block, Element, Elements, Group, Item, Items, Members, Node, RawItem, RawMetadata, Relation, Tags, Way,
+    WayLocations,
 };
 pub use build::{BlockBuilder, ELEMENTS_PER_BLOCK, MetadataFields, encode_way_locations};
 pub use codec::{BlobData, Codec, Compression, Compressor, Decompressor, ParseCompressionError};

@@ -234,6 +234,9 @@ proptest! {
         block.elements().for_each(|e| builder.copy(&e.unwrap()).unwrap());
         let mut bytes = Vec::new();
         builder.finish(&mut bytes);
+        let mut stripped = Vec::new();
+        let left = Splicer::default().strip_metadata(&block, fields, &mut stripped).unwrap();
+        let users: Vec<Bytes> = plains.iter().filter_map(|p| p.user.clone()).collect();
         let expected: Vec<_> = plains.into_iter().map(|mut p| {
             p.version = p.version.filter(|_| on(0));
             p.timestamp = p.timestamp.filter(|_| on(1));
@@ -242,6 +245,19 @@ proptest! {
             p.user = p.user.filter(|_| on(4));
             p
         }).collect();
+        prop_assert_eq!(left, expected.iter().any(|p| !p.metadata().is_empty()));
+        let stripped = Block::parse(stripped).unwrap();
+        prop_assert_eq!(&read(&stripped), &expected);
+        if !on(4) {
+            // No name is left behind in the string table, unless something else is spelled the same.
+            let texts: Vec<&Bytes> = expected.iter().flat_map(|p| {
+                p.tags.iter().flat_map(|(k, v)| [k, v]).chain(p.members.iter().map(|(_, role)| role))
+            }).collect();
+            for i in 0..stripped.string_count().unwrap() as u64 {
+                let string = stripped.string(i).unwrap().to_vec();
+                prop_assert!(string.is_empty() || !users.contains(&string) || texts.contains(&&string));
+            }
+        }
         prop_assert_eq!(read(&Block::parse(bytes).unwrap()), expected);
     }
 
