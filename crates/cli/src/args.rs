@@ -34,6 +34,7 @@ pub enum Command {
     Cat(CatArgs),
     Inspect(InspectArgs),
     Check(CheckArgs),
+    Extract(commands::extract::ExtractArgs),
     TagsFilter(commands::tags_filter::TagsFilterArgs),
     Getid(commands::getid::GetidArgs),
     Removeid(commands::getid::RemoveidArgs),
@@ -162,7 +163,8 @@ pub struct OutputArgs {
     pub output_header: Vec<String>,
 }
 
-fn generator() -> String {
+/// The name and version of this program.
+pub fn generator() -> String {
     concat!("osmill/", env!("CARGO_PKG_VERSION")).into()
 }
 

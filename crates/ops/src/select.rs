@@ -18,8 +18,8 @@ use osmill_engine::{
 };
 use osmill_model::{ElementId, Kind, KindSet};
 use osmill_pbf::{
-    Block, Element, FileHeader, INDEX_RECORD_SIZE, IndexRecord, Item, MAX_WRITTEN_BLOB_HEADER_SIZE,
-    MetadataFields, SORTED,
+    Block, Element, FileHeader, INDEX_RECORD_SIZE, IndexRecord, MAX_WRITTEN_BLOB_HEADER_SIZE, MetadataFields,
+    RawItem, SORTED,
 };
 
 use crate::cat::{Format, HeaderChanges};
@@ -264,6 +264,15 @@ impl ElementWriter {
     }
 }
 
+/// The kind of what a raw item holds.
+pub(crate) fn kind_of(item: RawItem) -> Kind {
+    match item {
+        RawItem::Node | RawItem::Dense => Kind::Node,
+        RawItem::Way => Kind::Way,
+        RawItem::Relation => Kind::Relation,
+    }
+}
+
 /// Pushes the fate of each element of a block by its id alone.
 pub(crate) fn fates_by_id(
     blob: &mut Blob,
@@ -273,17 +282,11 @@ pub(crate) fn fates_by_id(
 ) -> KernelResult {
     for group in blob.block()?.groups() {
         let mut items = group.items();
-        while let Some(item) = items.try_next()? {
-            match item {
-                Item::Dense(dense) => {
-                    ids.clear();
-                    dense.ids().column().decode_deltas_into(ids)?;
-                    fates.extend(ids.iter().map(|id| fate(Kind::Node, *id)));
-                }
-                Item::Node(node) => fates.push(fate(Kind::Node, node.id())),
-                Item::Way(way) => fates.push(fate(Kind::Way, way.id())),
-                Item::Relation(relation) => fates.push(fate(Kind::Relation, relation.id())),
-            }
+        while let Some((item, message)) = items.try_next_raw()? {
+            ids.clear();
+            items.parse_ids(item, message, ids)?;
+            let kind = kind_of(item);
+            fates.extend(ids.iter().map(|id| fate(kind, *id)));
         }
     }
     Ok(())

@@ -2,6 +2,7 @@
 
 pub mod cat;
 pub mod check;
+pub mod extract;
 pub mod getid;
 pub mod inspect;
 pub mod tags_filter;
