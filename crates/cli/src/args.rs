@@ -7,6 +7,8 @@ use osmill_engine::{Error, Job, JobOptions, Result};
 use osmill_model::{Kind, KindSet};
 use osmill_pbf::Compression;
 
+use crate::commands;
+
 /// OpenStreetMap data at planet scale, on one small machine.
 #[derive(Debug, Parser)]
 #[command(
@@ -32,6 +34,11 @@ pub enum Command {
     Cat(CatArgs),
     Inspect(InspectArgs),
     Check(CheckArgs),
+    Extract(commands::extract::ExtractArgs),
+    TagsFilter(commands::tags_filter::TagsFilterArgs),
+    Getid(commands::getid::GetidArgs),
+    Removeid(commands::getid::RemoveidArgs),
+    Getparents(commands::getid::GetparentsArgs),
 }
 
 /// Options that mean the same in every command.
@@ -157,7 +164,8 @@ pub struct OutputArgs {
     pub output_header: Vec<String>,
 }
 
-fn generator() -> String {
+/// The name and version of this program.
+pub fn generator() -> String {
     concat!("osmill/", env!("CARGO_PKG_VERSION")).into()
 }
 

@@ -17,6 +17,11 @@ fn main() -> ExitCode {
         Command::Cat(args) => commands::cat::run(&cli.common, args),
         Command::Inspect(args) => commands::inspect::run(&cli.common, args),
         Command::Check(args) => commands::check::run(&cli.common, args),
+        Command::Extract(args) => commands::extract::run(&cli.common, args),
+        Command::TagsFilter(args) => commands::tags_filter::run(&cli.common, args),
+        Command::Getid(args) => commands::getid::run_getid(&cli.common, args),
+        Command::Removeid(args) => commands::getid::run_removeid(&cli.common, args),
+        Command::Getparents(args) => commands::getid::run_getparents(&cli.common, args),
     };
     match result {
         Ok(code) => code,

@@ -12,7 +12,7 @@ use osmill_pbf::{
 
 use crate::error::{Error, Fault, KernelResult, Malformed, Result};
 use crate::file::{ReadBuffer, ReadFile};
-use crate::output::{Sink, TaskOutput};
+use crate::output::{Sink, TaskOutput, TaskOutputs};
 use crate::plan::{BlobEntry, FrameKind, FrameStream, Plan};
 use crate::progress::Progress;
 use crate::summary::{Allocations, Counters, Counts, Summary, cpu_time, peak_memory, timed};
@@ -288,7 +288,7 @@ impl Pass<'_> {
         make: impl Fn() -> S + Sync,
         kernel: impl Fn(&mut S, &mut Blob) -> KernelResult + Sync,
     ) -> Result<Vec<S>> {
-        self.go(None, make, |state, blob, _| kernel(state, blob))
+        self.go(&[], make, |state, blob, _| kernel(state, blob))
     }
 
     /// Looks at every blob and writes to an output, in the order of the blobs.
@@ -298,23 +298,31 @@ impl Pass<'_> {
         make: impl Fn() -> S + Sync,
         kernel: impl Fn(&mut S, &mut Blob, &mut TaskOutput<'_>) -> KernelResult + Sync,
     ) -> Result<Vec<S>> {
-        self.go(Some(sink), make, |state, blob, out| match out {
-            Some(out) => kernel(state, blob, out),
-            None => Ok(()),
+        self.go(std::slice::from_ref(sink), make, |state, blob, outs| {
+            outs.to(0, |out| kernel(state, blob, out))
         })
+    }
+
+    /// Looks at every blob and writes to many outputs, in the order of the blobs. The kernel chooses among the
+    /// outputs by their numbers in `sinks`.
+    pub fn write_many<S: Send>(
+        self,
+        sinks: &[Sink],
+        make: impl Fn() -> S + Sync,
+        kernel: impl Fn(&mut S, &mut Blob, &mut TaskOutputs<'_>) -> KernelResult + Sync,
+    ) -> Result<Vec<S>> {
+        self.go(sinks, make, kernel)
     }
 
     fn go<S: Send>(
         self,
-        sink: Option<&Sink>,
+        sinks: &[Sink],
         make: impl Fn() -> S + Sync,
-        kernel: impl Fn(&mut S, &mut Blob, Option<&mut TaskOutput<'_>>) -> KernelResult + Sync,
+        kernel: impl Fn(&mut S, &mut Blob, &mut TaskOutputs<'_>) -> KernelResult + Sync,
     ) -> Result<Vec<S>> {
         let Pass { job, name, source } = self;
         job.phase(name, |counters| {
-            if let Some(sink) = sink {
-                sink.next_pass();
-            }
+            sinks.iter().for_each(Sink::next_pass);
             let total = match &source {
                 Source::Planned(_, blobs) => blobs.iter().map(|b| u64::from(b.data_size)).sum(),
                 Source::Stream(_) => 0,
@@ -327,7 +335,7 @@ impl Pass<'_> {
                         Source::Planned(file, _) => Blob::new(file.clone()),
                         Source::Stream(_) => Blob::of_stream(),
                     };
-                    (make(), blob, sink.map(|sink| TaskOutput::new(sink, counters)))
+                    (make(), blob, TaskOutputs::new(sinks, counters))
                 },
                 |(_, blob, _)| {
                     let task = match &source {
@@ -357,22 +365,20 @@ impl Pass<'_> {
                             }
                         }
                     };
-                    Ok(sink
+                    // Every task is submitted to all sinks, so the first one tells for all.
+                    Ok(sinks
+                        .first()
                         .is_none_or(|sink| sink.permit(task, counters))
                         .then_some(task))
                 },
-                |(state, blob, out), task| {
-                    let result = kernel(state, blob, out.as_mut());
-                    let result = result.and_then(|()| out.as_mut().map_or(Ok(()), |out| out.submit(task)));
+                |(state, blob, outs), task| {
+                    let result = kernel(state, blob, outs);
+                    let result = result.and_then(|()| outs.submit(task));
                     blob.account(counters);
                     bar.advance(u64::from(blob.entry.data_size));
                     result.map_err(|fault| blob.locate(fault))
                 },
-                || {
-                    if let Some(sink) = sink {
-                        sink.fail();
-                    }
-                },
+                || sinks.iter().for_each(Sink::fail),
             )?;
             Ok(states.into_iter().map(|(state, ..)| state).collect())
         })

@@ -23,7 +23,7 @@ use osmill_engine::{
     TaskOutput,
 };
 use osmill_model::{ElementId, Kind, id_order};
-use osmill_pbf::{Block, Elements, Item, MetadataFields, NodeColumns};
+use osmill_pbf::{Block, Elements, Item, MetadataFields, NodeArrays};
 
 use crate::cat::Options;
 use crate::order::Order;
@@ -422,7 +422,7 @@ struct List {
     times: Vec<i64>,
     last: Option<ElementId>,
     /// The nodes, if the block has nothing else and they are simple; otherwise the elements are found by number.
-    columns: NodeColumns,
+    columns: NodeArrays,
     is_columns: bool,
 }
 

@@ -525,6 +525,16 @@ impl<'a> Element<'a> {
         }
     }
 
+    /// The same element without its tags. O(1).
+    pub fn without_tags(mut self) -> Self {
+        match &mut self {
+            Element::Node(node) => node.tags.clear(),
+            Element::Way(way) => way.tags.clear(),
+            Element::Relation(relation) => relation.tags.clear(),
+        }
+        self
+    }
+
     /// The tags.
     pub fn tags(&self) -> Tags<'a> {
         match self {
@@ -556,7 +566,8 @@ impl<'a> Element<'a> {
         Ok(self.raw_metadata()?.version)
     }
 
-    pub(crate) fn block(&self) -> &'a Block {
+    /// The block that holds the element.
+    pub fn block(&self) -> &'a Block {
         match self {
             Element::Node(node) => node.block,
             Element::Way(way) => way.block,

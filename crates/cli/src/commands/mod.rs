@@ -2,4 +2,8 @@
 
 pub mod cat;
 pub mod check;
+pub mod extract;
+pub mod getid;
 pub mod inspect;
+pub mod tags_filter;
+pub mod target;
