@@ -24,7 +24,7 @@ mod summary;
 
 pub use error::{Error, Fault, KernelResult, Malformed, Result};
 pub use file::{ReadBuffer, ReadFile};
-pub use ids::{IdSet, IdSets};
+pub use ids::{FrozenIds, IdRuns, IdSet, IdSets};
 pub use job::{Blob, Job, JobOptions, Pass, format_duration, output_header};
 pub use output::{OutputOptions, Sink, TaskOutput};
 pub use plan::{BlobEntry, FrameStream, Input, Plan, merge_headers};

@@ -15,7 +15,7 @@ use osmill_engine::{
     TaskOutput, output_header,
 };
 use osmill_model::KindSet;
-use osmill_pbf::{FileHeader, IndexRecord, MetadataFields, SORTED};
+use osmill_pbf::{FileHeader, IndexRecord, MetadataFields, SORTED, Splicer};
 use serde::Serialize;
 
 use crate::order::Order;
@@ -278,15 +278,30 @@ impl Cat<'_> {
         let number = blob.entry().number;
         match known {
             Some(_) => {}
-            None => state
-                .orders
-                .push(Order::of(blob.block()?, number, record.has_visibility)?),
+            None => state.orders.push(match Order::of_record(&record, number) {
+                Some(order) => order,
+                None => Order::of(blob.block()?, number, record.has_visibility)?,
+            }),
         }
         if record.kinds.is_empty() || !kinds.intersects(record.kinds) {
             return Ok(());
         }
         let cleans = record.has_metadata && self.metadata != MetadataFields::ALL;
-        if cleans || !kinds.is_superset(record.kinds) {
+        let filters = !kinds.is_superset(record.kinds);
+        if cleans && !filters {
+            state.raw.clear();
+            let has_metadata = state
+                .splicer
+                .strip_metadata(blob.block()?, self.metadata, &mut state.raw)?;
+            return out.block(
+                &state.raw,
+                &IndexRecord {
+                    has_metadata,
+                    ..record
+                },
+            );
+        }
+        if filters {
             for element in blob.block()?.elements() {
                 let element = element?;
                 if kinds.contains(element.kind()) {
@@ -348,6 +363,8 @@ impl Cat<'_> {
 struct State {
     counts: Counts,
     orders: Vec<Order>,
+    splicer: Splicer,
+    raw: Vec<u8>,
 }
 
 impl State {

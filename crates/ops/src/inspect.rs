@@ -257,58 +257,50 @@ impl Extended {
         }
     }
 
-    fn add_dense_tags(&mut self, mut column: Varints<'_>) -> KernelResult {
-        let (mut tagged, mut tags) = (0, 0);
-        'nodes: loop {
-            let before = tags;
-            loop {
-                match column.try_next()? {
-                    Some(0) => break,
-                    Some(_) => {
-                        column.try_next()?;
-                        tags += 1;
-                    }
-                    None => {
-                        tagged += u64::from(tags > before);
-                        break 'nodes;
-                    }
-                }
+    fn add_dense_tags(&mut self, column: Varints<'_>) -> KernelResult {
+        // Zeros end the tags of a node where a key stands; values may be the empty string's zero, too.
+        let (mut tagged, mut words, mut before) = (0, 0u64, 0u64);
+        column.for_each(|sid| {
+            if sid == 0 && (words - before) % 2 == 0 {
+                tagged += u64::from(words > before);
+                before = words;
+            } else {
+                words += 1;
             }
-            tagged += u64::from(tags > before);
-        }
-        self.tagged.nodes += tagged;
-        self.tags.nodes += tags;
+        })?;
+        self.tagged.nodes += tagged + u64::from(words > before);
+        self.tags.nodes += words / 2;
         Ok(())
     }
 
     fn add_dense_info(&mut self, block: &Block, info: osmill_pbf::DenseInfo<'_>) -> KernelResult {
-        let mut versions = info.versions;
-        while let Some(version) = versions.try_next()? {
-            self.metadata[0] += u64::from(version as i64 > 0);
-        }
-        let mut times: Option<(i64, i64)> = None;
-        for time in info.timestamps {
-            let time = time?;
+        let [mut versions, mut times, mut deleted] = [0u64; 3];
+        info.versions
+            .for_each(|version| versions += u64::from(version as i64 > 0))?;
+        let (mut first, mut last) = (i64::MAX, i64::MIN);
+        info.timestamps.column().for_each_sum(|time| {
             if time != 0 {
-                self.metadata[1] += 1;
-                let (first, last) = times.get_or_insert((time, time));
-                (*first, *last) = ((*first).min(time), (*last).max(time));
+                times += 1;
+                (first, last) = (first.min(time), last.max(time));
             }
-        }
-        if let Some((first, last)) = times {
+        })?;
+        if times > 0 {
             // The granularity of dates is positive, so the order stays.
             self.note_time(block.timestamp(first)?);
             self.note_time(block.timestamp(last)?);
         }
         for (slot, column) in [(2, info.changesets), (3, info.uids), (4, info.user_sids)] {
-            for value in column {
-                self.metadata[slot] += u64::from(value? > 0);
-            }
+            let mut present = 0u64;
+            column
+                .column()
+                .for_each_sum(|value| present += u64::from(value > 0))?;
+            self.metadata[slot] += present;
         }
-        let mut visibles = info.visibles;
-        while let Some(visible) = visibles.try_next()? {
-            self.deleted += u64::from(visible == 0);
-        }
+        info.visibles
+            .for_each(|visible| deleted += u64::from(visible == 0))?;
+        self.metadata[0] += versions;
+        self.metadata[1] += times;
+        self.deleted += deleted;
         Ok(())
     }
 
@@ -318,20 +310,16 @@ impl Extended {
     }
 
     fn add_element(&mut self, element: &Element<'_>) -> KernelResult {
-        let mut tags = element.tags();
-        let mut count = 0;
-        while tags.try_next_ids()?.is_some() {
-            count += 1;
-        }
+        let count = element.tags().count_tags()? as u64;
         self.tags.add(element.kind(), count);
         self.tagged.add(element.kind(), u64::from(count > 0));
-        let metadata = element.metadata()?;
+        let metadata = element.raw_metadata()?;
         let present = [
             metadata.version.is_some_and(|v| v > 0),
             metadata.timestamp.is_some_and(|t| t.0 != 0),
             metadata.changeset.is_some_and(|c| c > 0),
             metadata.uid.is_some_and(|u| u > 0),
-            metadata.user.is_some_and(|u| !u.is_empty()),
+            metadata.user_sid.is_some_and(|sid| sid > 0),
         ];
         for (count, present) in self.metadata.iter_mut().zip(present) {
             *count += u64::from(present);
@@ -339,7 +327,7 @@ impl Extended {
         if let Some(time) = metadata.timestamp.filter(|t| t.0 != 0) {
             self.note_time(time);
         }
-        self.deleted += u64::from(!metadata.is_visible());
+        self.deleted += u64::from(metadata.visible == Some(false));
         Ok(())
     }
 

@@ -17,6 +17,7 @@ pub mod filter;
 pub mod inspect;
 mod merge;
 mod order;
+mod split;
 pub mod tags;
 
 use std::path::Path;

@@ -136,7 +136,6 @@ struct Counter<'a> {
     table: HashMap<Encoded, u64>,
     bytes: usize,
     pairs: [Vec<u64>; 3],
-    keys: Vec<u64>,
     scratch: Vec<u8>,
 }
 
@@ -151,7 +150,6 @@ impl<'a> Counter<'a> {
             table: HashMap::new(),
             bytes: 0,
             pairs: Default::default(),
-            keys: Vec::new(),
             scratch: Vec::new(),
         }
     }
@@ -162,15 +160,14 @@ impl<'a> Counter<'a> {
             while let Some(item) = items.try_next()? {
                 match item {
                     Item::Dense(dense) if self.options.kinds.contains(Kind::Node) => {
-                        let mut column = dense.tag_column();
-                        while let Some(key) = column.try_next()? {
-                            if key == 0 {
-                                continue;
+                        let (pairs, mut key) = (&mut self.pairs[0], 0);
+                        dense.tag_column().for_each(|sid| match (key, sid) {
+                            (0, sid) => key = sid,
+                            (open, value) => {
+                                pairs.push(pair(open, value));
+                                key = 0;
                             }
-                            if let Some(value) = column.try_next()? {
-                                self.pairs[0].push(pair(key, value));
-                            }
-                        }
+                        })?;
                     }
                     Item::Node(node) => self.add_tags(Kind::Node, node.tags())?,
                     Item::Way(way) => self.add_tags(Kind::Way, way.tags())?,
@@ -196,28 +193,25 @@ impl<'a> Counter<'a> {
         for kind in Kind::ALL {
             let mut pairs = std::mem::take(&mut self.pairs[kind as usize]);
             pairs.sort_unstable();
-            self.keys.clear();
-            for run in pairs.chunk_by(|a, b| a == b) {
-                let (key, value) = (run[0] >> 32, run[0] & 0xffff_ffff);
-                let tag = Tag {
-                    key: string(block, key)?,
-                    value: string(block, value)?,
-                };
-                if !self.options.filter.matches(kind, tag) {
-                    continue;
+            for of_key in pairs.chunk_by(|a, b| a >> 32 == b >> 32) {
+                let key = string(block, of_key[0] >> 32)?;
+                let mut matched = 0;
+                for run in of_key.chunk_by(|a, b| a == b) {
+                    let tag = Tag {
+                        key,
+                        value: string(block, run[0] & 0xffff_ffff)?,
+                    };
+                    if self.options.filter.matches(kind, tag) {
+                        matched += run.len() as u64;
+                        if self.options.values {
+                            self.note(key, Some(tag.value), run.len() as u64);
+                        }
+                    }
                 }
-                if self.options.values {
-                    self.note(tag.key, Some(tag.value), run.len() as u64);
-                }
-                if self.options.keys {
-                    self.keys.extend(std::iter::repeat_n(key, run.len()));
+                if self.options.keys && matched > 0 {
+                    self.note(key, None, matched);
                 }
             }
-            let keys = std::mem::take(&mut self.keys);
-            for run in keys.chunk_by(|a, b| a == b) {
-                self.note(string(block, run[0])?, None, run.len() as u64);
-            }
-            self.keys = keys;
             pairs.clear();
             self.pairs[kind as usize] = pairs;
         }

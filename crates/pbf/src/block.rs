@@ -352,6 +352,50 @@ impl<'a> Items<'a> {
         Ok(None)
     }
 
+    /// Appends the ids in a message of [`Items::try_next_raw`], reading no more of it than is needed.
+    #[inline]
+    pub fn parse_ids(&self, item: RawItem, message: &'a [u8], ids: &mut Vec<i64>) -> Result<(), BlockError> {
+        let mut fields = Fields::new(message);
+        if item == RawItem::Dense {
+            let mut column = Varints::default();
+            loop {
+                let from_here = fields.rest();
+                let Some((number, value)) = fields.try_next()? else {
+                    break;
+                };
+                if number == 1 {
+                    column.push(number, value, from_here)?;
+                }
+            }
+            return Ok(column.decode_deltas_into(ids)?);
+        }
+        let mut id = None;
+        while let Some((number, value)) = fields.try_next()? {
+            if number == 1 {
+                let value = value.varint()?;
+                id = Some(if item == RawItem::Node {
+                    zigzag_decode(value)
+                } else {
+                    value as i64
+                });
+                // Every writer puts the id first.
+                break;
+            }
+        }
+        ids.push(id.ok_or(BlockErrorKind::NoId)?);
+        Ok(())
+    }
+
+    /// The way in a message of [`Items::try_next_raw`].
+    pub fn parse_way(&self, message: &'a [u8]) -> Result<Way<'a>, BlockError> {
+        Way::parse(self.block, message)
+    }
+
+    /// The relation in a message of [`Items::try_next_raw`].
+    pub fn parse_relation(&self, message: &'a [u8]) -> Result<Relation<'a>, BlockError> {
+        Relation::parse(self.block, message)
+    }
+
     /// The next item; changesets and unknown fields are passed over.
     #[inline]
     pub fn try_next(&mut self) -> Result<Option<Item<'a>>, BlockError> {
@@ -486,7 +530,8 @@ impl<'a> Element<'a> {
             .map_err(|e| e.of(self.element_id()))
     }
 
-    pub(crate) fn raw_metadata(&self) -> Result<RawMetadata, BlockError> {
+    /// The metadata without looking up the name of the user.
+    pub fn raw_metadata(&self) -> Result<RawMetadata, BlockError> {
         match self {
             Element::Node(node) => node.raw_metadata(),
             Element::Way(way) => RawMetadata::read(way.block, way.info),
@@ -509,20 +554,26 @@ impl<'a> Element<'a> {
     }
 }
 
-/// Metadata with the user as a string number, not yet looked up.
+/// Metadata with the user as a string number, not yet looked up; see [`Metadata`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct RawMetadata {
+pub struct RawMetadata {
+    /// The version.
     pub version: Option<i32>,
+    /// When this version was made.
     pub timestamp: Option<Timestamp>,
+    /// The changeset that made it.
     pub changeset: Option<i64>,
+    /// The number of the user.
     pub uid: Option<i32>,
+    /// The name of the user as a string number of the block.
     pub user_sid: Option<u64>,
+    /// Whether the element exists.
     pub visible: Option<bool>,
 }
 
 impl RawMetadata {
     #[inline]
-    pub fn set_version(&mut self, raw: i64) -> Result<(), BlockErrorKind> {
+    pub(crate) fn set_version(&mut self, raw: i64) -> Result<(), BlockErrorKind> {
         // -1 is what some writers put where they know none.
         self.version = match raw {
             -1 => None,
@@ -533,7 +584,7 @@ impl RawMetadata {
     }
 
     #[inline]
-    pub fn set_changeset(&mut self, raw: i64) -> Result<(), BlockErrorKind> {
+    pub(crate) fn set_changeset(&mut self, raw: i64) -> Result<(), BlockErrorKind> {
         self.changeset = match raw {
             -1 => None,
             0..=0xffff_ffff => Some(raw),
@@ -543,12 +594,12 @@ impl RawMetadata {
     }
 
     #[inline]
-    pub fn set_uid(&mut self, raw: i64) -> Result<(), BlockErrorKind> {
+    pub(crate) fn set_uid(&mut self, raw: i64) -> Result<(), BlockErrorKind> {
         self.uid = Some(i32::try_from(raw).map_err(|_| out_of_range("uid", raw))?);
         Ok(())
     }
 
-    pub fn read(block: &Block, info: Option<&[u8]>) -> Result<Self, BlockErrorKind> {
+    pub(crate) fn read(block: &Block, info: Option<&[u8]>) -> Result<Self, BlockErrorKind> {
         let mut metadata = RawMetadata::default();
         let Some(info) = info else { return Ok(metadata) };
         let mut fields = Fields::new(info);
@@ -566,7 +617,7 @@ impl RawMetadata {
         Ok(metadata)
     }
 
-    pub fn resolve(self, block: &Block) -> Result<Metadata<'_>, BlockErrorKind> {
+    pub(crate) fn resolve(self, block: &Block) -> Result<Metadata<'_>, BlockErrorKind> {
         Ok(Metadata {
             version: self.version,
             timestamp: self.timestamp,
@@ -649,6 +700,16 @@ impl<'a> Node<'a> {
             return Ok(None);
         }
         self.block.scale.location(self.lat, self.lon).map_err(fail)
+    }
+
+    /// What stands in the columns of the location, for a deleted node, too: change files may tell where it was.
+    /// Some writers put 0/0 there.
+    pub fn stored_location(&self) -> Result<Option<Location>, BlockError> {
+        if !self.has_location {
+            return Ok(None);
+        }
+        let location = self.block.scale.location(self.lat, self.lon);
+        location.map_err(|e| e.of(ElementId::new(Kind::Node, self.id)))
     }
 
     /// The tags.
@@ -1025,6 +1086,31 @@ impl Tags<'_> {
         match self.raw {
             RawTags::Pairs { keys, .. } => keys.is_empty(),
             RawTags::Dense(mut column) => matches!(column.try_next(), Ok(None | Some(0))),
+        }
+    }
+
+    /// How many tags there are; for ways and relations without reading them.
+    pub fn count_tags(&self) -> Result<usize, BlockError> {
+        match self.raw {
+            RawTags::Pairs { keys, values } => {
+                let (expected, found) = (keys.count(), values.count());
+                if found != expected {
+                    let lengths = BlockErrorKind::Lengths {
+                        column: "vals",
+                        expected,
+                        found,
+                    };
+                    return Err(lengths.of(self.element));
+                }
+                Ok(found)
+            }
+            RawTags::Dense(_) => {
+                let (mut tags, mut count) = (self.clone(), 0);
+                while tags.try_next_ids()?.is_some() {
+                    count += 1;
+                }
+                Ok(count)
+            }
         }
     }
 

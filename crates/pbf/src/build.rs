@@ -11,6 +11,7 @@
 use osmill_model::{Kind, Location, Member, Metadata, Tag};
 
 use crate::block::{Block, Element, Node, RawMetadata, RawTags, Relation, Way};
+use crate::columns::NodeColumns;
 use crate::error::{BlockError, BlockErrorKind};
 use crate::index::{IndexBuilder, IndexRecord};
 use crate::strings::StringTable;
@@ -530,6 +531,102 @@ impl BlockBuilder {
         Ok(())
     }
 
+    /// Adds a range of a block's nodes that were read into arrays; like [`BlockBuilder::copy`] for each of
+    /// them, and several times faster.
+    ///
+    /// # Panics
+    ///
+    /// If the range reaches beyond the arrays.
+    pub fn copy_nodes(
+        &mut self,
+        block: &Block,
+        columns: &NodeColumns,
+        range: std::ops::Range<usize>,
+    ) -> Result<(), BlockError> {
+        if range.is_empty() {
+            return Ok(());
+        }
+        self.open_source(block)?;
+        let present = |array: &[i64], keep: bool| keep && !array.is_empty();
+        let fields = self.fields;
+        let version = present(&columns.versions, fields.version);
+        let timestamp = present(&columns.timestamps, fields.timestamp);
+        let changeset = present(&columns.changesets, fields.changeset);
+        let uid = present(&columns.uids, fields.uid);
+        let user = present(&columns.user_sids, fields.user);
+        let mask = [version, timestamp, changeset, uid, user];
+        let mask = mask
+            .iter()
+            .enumerate()
+            .fold(0, |mask, (i, on)| mask | u8::from(*on) << i);
+        // Strings first: an unknown one must not leave half a node behind.
+        let tags = columns.tag_starts[range.start] as usize..columns.tag_starts[range.end] as usize;
+        for sid in &columns.tags[tags] {
+            self.translate(block, u64::from(*sid))?;
+        }
+        if user {
+            for sid in &columns.user_sids[range.clone()] {
+                self.translate(block, *sid as u64)?;
+            }
+        }
+        self.begin(Kind::Node, mask);
+        let DenseColumns {
+            ids,
+            lats,
+            lons,
+            last,
+            ..
+        } = &mut self.dense;
+        last[0] = push_deltas(ids, &columns.ids[range.clone()], last[0]);
+        last[1] = push_deltas(lats, &columns.lats[range.clone()], last[1]);
+        last[2] = push_deltas(lons, &columns.lons[range.clone()], last[2]);
+        if version {
+            columns.versions[range.clone()]
+                .iter()
+                .for_each(|v| write_varint(&mut self.dense.info[0], *v as u64));
+        }
+        for (on, slot, values) in [
+            (timestamp, 1, &columns.timestamps),
+            (changeset, 2, &columns.changesets),
+            (uid, 3, &columns.uids),
+        ] {
+            if on {
+                let last = &mut self.dense.last[slot + 2];
+                *last = push_deltas(&mut self.dense.info[slot], &values[range.clone()], *last);
+            }
+        }
+        if user {
+            for sid in &columns.user_sids[range.clone()] {
+                let number = i64::from(self.translation.numbers[*sid as usize] - 1);
+                let delta = self.dense.delta(6, number);
+                write_sint(&mut self.dense.info[4], delta);
+            }
+        }
+        for i in range.clone() {
+            let tags = columns.tag_starts[i] as usize..columns.tag_starts[i + 1] as usize;
+            for pair in columns.tags[tags].chunks_exact(2) {
+                let number = |sid: u32| self.translation.numbers[sid as usize] - 1;
+                let (key, value) = (number(pair[0]), number(pair[1]));
+                self.push_dense_tag(key, value);
+            }
+            self.dense.tags.push(0);
+        }
+        self.index.note_ids(&columns.ids[range.clone()]);
+        for (lat, lon) in columns.lats[range.clone()].iter().zip(&columns.lons[range]) {
+            let location = Location {
+                lon: *lon as i32,
+                lat: *lat as i32,
+            };
+            if location != Location::new(i32::MAX, i32::MAX) {
+                self.index.note_location(location);
+            }
+        }
+        let record = &mut self.index.record;
+        record.has_tags |= self.dense.any_tag;
+        record.has_metadata |= mask != 0;
+        Ok(())
+    }
+
     fn copy_dense_tags(&mut self, node: &Node<'_>) -> Result<(), BlockError> {
         let mut tags = node.tags;
         while let Some((key, value)) = tags.try_next()? {
@@ -647,6 +744,16 @@ impl BlockBuilder {
         self.translation.serial = 0;
         std::mem::take(&mut self.index).finish()
     }
+}
+
+/// Appends the differences of values that come after `last`; gives the last of them.
+fn push_deltas(column: &mut Vec<u8>, values: &[i64], mut last: i64) -> i64 {
+    column.reserve(2 * values.len());
+    for value in values {
+        write_sint(column, value.wrapping_sub(last));
+        last = *value;
+    }
+    last
 }
 
 /// Appends the delta-coded columns of a way's locations; an unknown location is written as libosmium does.

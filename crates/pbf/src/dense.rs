@@ -163,8 +163,13 @@ impl<'a> DenseNodes<'a> {
     }
 
     /// How many nodes the message holds.
-    pub fn count(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.count
+    }
+
+    /// Whether the message holds no node.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
     }
 
     /// The column of ids.

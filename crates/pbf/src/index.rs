@@ -25,7 +25,7 @@ use osmill_model::{BoundingBox, ElementId, Kind, KindSet, Location, id_order};
 use crate::block::{Block, Node, RawItem};
 use crate::dense::DenseNodes;
 use crate::error::{BlockError, BlockErrorKind};
-use crate::wire::{Fields, Value, Varints, count_varints};
+use crate::wire::{Fields, Value, Varints, count_varints, zigzag_decode};
 
 /// Bytes of an encoded record.
 pub const INDEX_RECORD_SIZE: usize = 64;
@@ -234,6 +234,19 @@ impl IndexBuilder {
         self.previous = key;
     }
 
+    /// Notes nodes with these ids.
+    pub fn note_ids(&mut self, ids: &[i64]) {
+        match ids {
+            // Ascending ones are told by their ends.
+            [first, .., last] if *first > 0 && ids.is_sorted_by(|a, b| a < b) => {
+                self.note(Kind::Node, *first);
+                self.note(Kind::Node, *last);
+                self.record.counts[0] += ids.len() as u32 - 2;
+            }
+            _ => ids.iter().for_each(|id| self.note(Kind::Node, *id)),
+        }
+    }
+
     #[inline]
     pub fn note_location(&mut self, location: Location) {
         match &mut self.record.bbox {
@@ -291,14 +304,38 @@ impl IndexBuilder {
         Ok(())
     }
 
+    /// Notes a column of node ids: at once if it is ascending, as it nearly always is.
+    fn note_dense_ids(&mut self, column: Varints<'_>) -> Result<(), BlockError> {
+        let (mut sum, mut least, mut count) = (0i64, i64::MAX, 0u32);
+        let mut rest = column;
+        let Some(first) = rest.try_next()?.map(zigzag_decode) else {
+            return Ok(());
+        };
+        rest.for_each(|delta| {
+            let delta = zigzag_decode(delta);
+            least = least.min(delta);
+            sum = sum.wrapping_add(delta);
+            count += 1;
+        })?;
+        let last = first.wrapping_add(sum);
+        // Positive differences cannot have wrapped around unnoticed: there are too few of them.
+        let in_reach = i64::MAX / (i64::from(count) + 1);
+        if first > 0 && least > 0 && first < in_reach && last > first && last < in_reach {
+            self.note(Kind::Node, first);
+            if count > 0 {
+                self.note(Kind::Node, last);
+                self.record.counts[0] += count - 1;
+            }
+            return Ok(());
+        }
+        Ok(column.for_each_sum(|id| self.note(Kind::Node, id))?)
+    }
+
     fn note_dense(&mut self, block: &Block, dense: &DenseNodes<'_>) -> Result<(), BlockError> {
         self.record.has_tags |= !dense.is_untagged();
         self.record.has_metadata |= dense.has_metadata();
         self.record.has_visibility |= dense.has_visibility();
-        dense
-            .ids()
-            .column()
-            .for_each_sum(|id| self.note(Kind::Node, id))?;
+        self.note_dense_ids(dense.ids().column())?;
         if dense.has_visibility() {
             // Deleted nodes have no location, whatever stands in the columns.
             for node in dense.clone() {

@@ -46,6 +46,7 @@
 mod block;
 mod build;
 mod codec;
+mod columns;
 mod dense;
 mod error;
 mod frame;
@@ -57,10 +58,12 @@ mod strings;
 pub mod wire;
 
 pub use block::{
-    Block, Element, Elements, Group, Item, Items, Members, Node, RawItem, Relation, Tags, Way, WayLocations,
+    Block, Element, Elements, Group, Item, Items, Members, Node, RawItem, RawMetadata, Relation, Tags, Way,
+    WayLocations,
 };
 pub use build::{BlockBuilder, ELEMENTS_PER_BLOCK, MetadataFields, encode_way_locations};
 pub use codec::{BlobData, Codec, Compression, Compressor, Decompressor, ParseCompressionError};
+pub use columns::{NodeColumns, peek_first_element};
 pub use dense::{DenseInfo, DenseNodes};
 pub use error::{BlockError, BlockErrorKind, FrameError, HeaderError};
 pub use frame::{

@@ -1,12 +1,16 @@
-//! Cutting elements out of a block while its string table is kept.
+//! Changing blocks on the wire: elements or metadata cut out while all else is kept.
 //!
-//! Ways and relations are taken over as the bytes they are, unknown fields included. Dense nodes have to be
-//! coded anew, since each is a difference to the one before; their string numbers stay as they are.
+//! [`Splicer::keep`] takes ways and relations over as the bytes they are, unknown fields included. Dense nodes
+//! have to be coded anew, since each is a difference to the one before; their string numbers stay as they are.
+//! [`Splicer::strip_metadata`] drops metadata fields and columns and copies everything else byte by byte.
 
 use crate::block::{Block, Element, Item};
+use crate::build::MetadataFields;
 use crate::dense::DenseNodes;
 use crate::error::BlockError;
-use crate::wire::{write_bytes_field, write_packed_field, write_sint, write_varint};
+use crate::wire::{
+    Fields, Value, WireError, write_bytes_field, write_packed_field, write_sint, write_varint,
+};
 
 /// Writes blocks that hold some elements of another. Buffers are kept between blocks.
 #[derive(Debug, Default)]
@@ -67,6 +71,97 @@ impl Splicer {
             write_packed_field(out, 2, &self.group);
         }
         Ok(spliced)
+    }
+
+    /// Appends to `out` the block without the metadata that `fields` leaves out. Whether any metadata is left.
+    ///
+    /// Where user names are dropped, strings that nothing else uses are emptied in the string table; numbers
+    /// stay as they are.
+    pub fn strip_metadata(
+        &mut self,
+        block: &Block,
+        fields: MetadataFields,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, BlockError> {
+        let mut left = false;
+        let used = if fields.user {
+            None
+        } else {
+            Some(strings_in_use(block)?)
+        };
+        let mut number_of_string = 0;
+        copy_fields(block.data(), out, |number, value, out| {
+            match (number, value, &used) {
+                (1, Value::Bytes(table), Some(used)) => {
+                    self.message.clear();
+                    copy_fields(table, &mut self.message, |number, value, out| {
+                        let (1, Value::Bytes(string)) = (number, value) else {
+                            return Ok(false);
+                        };
+                        let keep = used.get(number_of_string).is_none_or(|used| *used);
+                        write_bytes_field(out, 1, if keep { string } else { b"" });
+                        number_of_string += 1;
+                        Ok(true)
+                    })?;
+                    write_bytes_field(out, 1, &self.message);
+                }
+                (2, Value::Bytes(group), _) => {
+                    self.group.clear();
+                    self.strip_group(group, fields, &mut left)?;
+                    write_bytes_field(out, 2, &self.group);
+                }
+                _ => return Ok(false),
+            }
+            Ok(true)
+        })?;
+        Ok(left)
+    }
+
+    fn strip_group(
+        &mut self,
+        group: &[u8],
+        fields: MetadataFields,
+        left: &mut bool,
+    ) -> Result<(), WireError> {
+        let Splicer {
+            group: out,
+            message,
+            columns,
+        } = self;
+        let info_out = &mut columns[0];
+        copy_fields(group, out, |number, value, out| {
+            let (1..=4, Value::Bytes(element)) = (number, value) else {
+                return Ok(false);
+            };
+            // Dense nodes have their metadata in field 5, all others in field 4.
+            let info_field = if number == 2 { 5 } else { 4 };
+            message.clear();
+            copy_fields(element, message, |number, value, out| {
+                let Value::Bytes(info) = value else {
+                    return Ok(false);
+                };
+                if number != info_field {
+                    return Ok(false);
+                }
+                info_out.clear();
+                copy_fields(info, info_out, |number, _, _| {
+                    Ok(match number {
+                        1 => !fields.version,
+                        2 => !fields.timestamp,
+                        3 => !fields.changeset,
+                        4 => !fields.uid,
+                        5 => !fields.user,
+                        6 => !fields.visible,
+                        _ => false,
+                    })
+                })?;
+                *left |= !info_out.is_empty();
+                write_packed_field(out, info_field, info_out);
+                Ok(true)
+            })?;
+            write_bytes_field(out, number, message);
+            Ok(true)
+        })
     }
 
     fn keep_dense(
@@ -144,4 +239,50 @@ impl Splicer {
         write_bytes_field(&mut self.group, 2, &self.message);
         Ok(())
     }
+}
+
+/// Appends the fields of a message to `out`. `change` may write something else for a field, or nothing, and
+/// then says so; all other fields are copied as they are.
+#[inline]
+fn copy_fields<'a>(
+    message: &'a [u8],
+    out: &mut Vec<u8>,
+    mut change: impl FnMut(u32, Value<'a>, &mut Vec<u8>) -> Result<bool, WireError>,
+) -> Result<(), WireError> {
+    let mut fields = Fields::new(message);
+    loop {
+        let from_here = fields.rest();
+        let Some((number, value)) = fields.try_next()? else {
+            return Ok(());
+        };
+        if !change(number, value, out)? {
+            out.extend_from_slice(&from_here[..from_here.len() - fields.rest().len()]);
+        }
+    }
+}
+
+/// Which strings of the table tags and roles use.
+fn strings_in_use(block: &Block) -> Result<Vec<bool>, BlockError> {
+    let mut used = vec![false; block.string_count()?];
+    let mut mark = |sid: u64| -> Result<(), BlockError> {
+        // Looking the string up refuses numbers that the table does not have.
+        block.string(sid)?;
+        used[sid as usize] = true;
+        Ok(())
+    };
+    for element in block.elements() {
+        let element = element?;
+        let mut tags = element.tags();
+        while let Some((key, value)) = tags.try_next_ids()? {
+            mark(key)?;
+            mark(value)?;
+        }
+        if let Element::Relation(relation) = &element {
+            let mut roles = relation.roles;
+            while let Some(role) = roles.try_next()? {
+                mark(role)?;
+            }
+        }
+    }
+    Ok(used)
 }

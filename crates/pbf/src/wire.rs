@@ -416,12 +416,18 @@ fn value_is_column(value: Value<'_>) -> Result<(), WireError> {
 
 /// How many varints end in these bytes.
 pub fn count_varints(bytes: &[u8]) -> usize {
+    const LOWEST: u64 = 0x0101_0101_0101_0101;
     let (words, tail) = bytes.as_chunks::<8>();
-    let long: u32 = words
-        .iter()
-        .map(|word| (u64::from_le_bytes(*word) & 0x8080_8080_8080_8080).count_ones())
-        .sum();
-    words.len() * 8 - long as usize + tail.iter().filter(|byte| **byte < 0x80).count()
+    let mut ends = tail.iter().filter(|byte| **byte < 0x80).count();
+    // Eight counters in a word, added up before one of them can overflow.
+    for words in words.chunks(255) {
+        let counters = words.iter().fold(0, |sum: u64, word| {
+            sum + (!u64::from_le_bytes(*word) >> 7 & LOWEST)
+        });
+        let pairs = (counters & 0x00ff_00ff_00ff_00ff) + (counters >> 8 & 0x00ff_00ff_00ff_00ff);
+        ends += (pairs.wrapping_mul(0x0001_0001_0001_0001) >> 48) as usize;
+    }
+    ends
 }
 
 /// A zigzag- and delta-coded column, as running sums.

@@ -1,7 +1,9 @@
 //! BlockBuilder, reader and splicer against a plain model of elements.
 
 use osmill_model::{ElementId, Kind, Location, Member, Metadata, Tag, Timestamp};
-use osmill_pbf::{Block, BlockBuilder, Element, IndexRecord, MetadataFields, Splicer};
+use osmill_pbf::{
+    Block, BlockBuilder, Element, IndexRecord, Item, MetadataFields, NodeColumns, Splicer, peek_first_element,
+};
 use proptest::prelude::*;
 
 type Bytes = Vec<u8>;
@@ -209,6 +211,47 @@ proptest! {
         prop_assert_eq!(IndexRecord::of(&block).unwrap(), record);
     }
 
+    /// Many nodes at once are copied as they are one by one.
+    #[test]
+    fn ranges_of_nodes_are_copied(plains in plains(), cuts: (usize, usize), bits in 0u8..32) {
+        let on = |bit: u8| bits & (1 << bit) != 0;
+        let fields = MetadataFields {
+            version: on(0), timestamp: on(1), changeset: on(2), uid: on(3), user: on(4), visible: true,
+        };
+        // Blocks as they are in practice: the same metadata on all nodes.
+        let nodes: Vec<_> = plains.into_iter().filter(|p| p.id.kind == Kind::Node).map(|mut p| {
+            (p.visible, p.version, p.user) = (None, Some(p.version.unwrap_or(7)), Some(p.user.unwrap_or_default()));
+            (p.timestamp, p.changeset, p.uid) = (p.timestamp.or(Some(5)), None, p.uid.or(Some(1)));
+            p
+        }).collect();
+        let (block, _) = build(&nodes);
+        let (mut fast, mut slow) = (BlockBuilder::new(fields), BlockBuilder::new(fields));
+        let mut columns = NodeColumns::default();
+        for item in block.groups().flat_map(|group| group.items()) {
+            let Item::Dense(dense) = item.unwrap() else { continue };
+            prop_assert!(columns.read(&block, &dense).unwrap());
+            let (a, b) = (cuts.0 % (dense.len() + 1), cuts.1 % (dense.len() + 1));
+            for range in [a.min(b)..a.max(b), 0..dense.len(), a..a] {
+                fast.copy_nodes(&block, &columns, range.clone()).unwrap();
+                for node in dense.clone().skip(range.start).take(range.len()) {
+                    slow.copy(&Element::Node(node.unwrap())).unwrap();
+                }
+            }
+        }
+        let (mut a, mut b) = (Vec::new(), Vec::new());
+        prop_assert_eq!(fast.finish(&mut a), slow.finish(&mut b));
+        prop_assert_eq!(read(&Block::parse(a).unwrap()), read(&Block::parse(b).unwrap()));
+    }
+
+    #[test]
+    fn the_first_element_is_seen_early(plains in plains(), cut: usize) {
+        let (block, _) = build(&plains);
+        prop_assert_eq!(peek_first_element(block.data()), plains.first().map(|p| p.id));
+        let cut = cut % (block.data().len() + 1);
+        let peeked = peek_first_element(&block.data()[..cut]);
+        prop_assert!(peeked.is_none() || peeked == plains.first().map(|p| p.id));
+    }
+
     #[test]
     fn splices_keep_what_they_are_told(plains in plains(), bits: u64) {
         let (block, _) = build(&plains);
@@ -234,6 +277,9 @@ proptest! {
         block.elements().for_each(|e| builder.copy(&e.unwrap()).unwrap());
         let mut bytes = Vec::new();
         builder.finish(&mut bytes);
+        let mut stripped = Vec::new();
+        let left = Splicer::default().strip_metadata(&block, fields, &mut stripped).unwrap();
+        let users: Vec<Bytes> = plains.iter().filter_map(|p| p.user.clone()).collect();
         let expected: Vec<_> = plains.into_iter().map(|mut p| {
             p.version = p.version.filter(|_| on(0));
             p.timestamp = p.timestamp.filter(|_| on(1));
@@ -242,6 +288,19 @@ proptest! {
             p.user = p.user.filter(|_| on(4));
             p
         }).collect();
+        prop_assert_eq!(left, expected.iter().any(|p| !p.metadata().is_empty()));
+        let stripped = Block::parse(stripped).unwrap();
+        prop_assert_eq!(&read(&stripped), &expected);
+        if !on(4) {
+            // No name is left behind in the string table, unless something else is spelled the same.
+            let texts: Vec<&Bytes> = expected.iter().flat_map(|p| {
+                p.tags.iter().flat_map(|(k, v)| [k, v]).chain(p.members.iter().map(|(_, role)| role))
+            }).collect();
+            for i in 0..stripped.string_count().unwrap() as u64 {
+                let string = stripped.string(i).unwrap().to_vec();
+                prop_assert!(string.is_empty() || !users.contains(&string) || texts.contains(&&string));
+            }
+        }
         prop_assert_eq!(read(&Block::parse(bytes).unwrap()), expected);
     }
 

@@ -6,10 +6,17 @@
 //! uid as 0, time, user and location as nothing. Characters outside a list of plain ones are written as
 //! `%hex%`. Bytes that are not UTF-8 are replaced by U+FFFD, since the format is text.
 
-use osmill_model::{Location, Metadata, Timestamp, format_coordinate};
-use osmill_pbf::{Block, BlockError, Element};
+mod parse;
 
-/// Appends a line for each element of the block. Gives the number of nodes, ways and relations.
+use osmill_model::{Location, Metadata, Timestamp};
+use osmill_pbf::{Block, BlockError, Element, MetadataFields};
+
+use crate::print::{PrintOptions, push_coordinate, push_int, stored_location};
+
+pub(crate) use parse::OplParser;
+
+/// Appends a line for each element of the block with all that OPL has fields for, locations on ways where
+/// there are any. Gives the number of nodes, ways and relations.
 pub fn write_block(block: &Block, out: &mut Vec<u8>) -> Result<[u32; 3], BlockError> {
     let mut counts = [0; 3];
     for element in block.elements() {
@@ -20,31 +27,59 @@ pub fn write_block(block: &Block, out: &mut Vec<u8>) -> Result<[u32; 3], BlockEr
     Ok(counts)
 }
 
-/// Appends the line of one element, line feed included.
+/// Appends the line of one element, line feed included; see [`write_block`].
 pub fn write_element(element: &Element<'_>, out: &mut Vec<u8>) -> Result<(), BlockError> {
     write_element_as(element, &element.metadata()?, out)
 }
 
-/// Appends the line of one element with other metadata than its own.
+/// Appends the line of one element with other metadata than its own; see [`write_block`].
 pub fn write_element_as(
     element: &Element<'_>,
     metadata: &Metadata<'_>,
     out: &mut Vec<u8>,
 ) -> Result<(), BlockError> {
+    let options = PrintOptions {
+        locations_on_ways: matches!(element, Element::Way(way) if way.has_locations()),
+        ..PrintOptions::default()
+    };
+    print_element(element, metadata, &options, out)
+}
+
+/// Appends the line of one element with the metadata fields that the options name.
+pub(crate) fn print_element(
+    element: &Element<'_>,
+    metadata: &Metadata<'_>,
+    options: &PrintOptions,
+    out: &mut Vec<u8>,
+) -> Result<(), BlockError> {
+    let fields = options.metadata;
     out.push(element.kind().letter() as u8);
     push_int(out, element.id());
-    out.extend_from_slice(b" v");
-    push_int(out, metadata.version.unwrap_or(0).into());
-    out.extend_from_slice(if metadata.is_visible() { b" dV c" } else { b" dD c" });
-    push_int(out, metadata.changeset.unwrap_or(0));
-    out.extend_from_slice(b" t");
-    if let Some(timestamp) = metadata.timestamp.filter(|t| *t != Timestamp(0)) {
-        timestamp.format_into(out);
+    if fields.version {
+        out.extend_from_slice(b" v");
+        push_int(out, metadata.version.unwrap_or(0).into());
     }
-    out.extend_from_slice(b" i");
-    push_int(out, metadata.uid.unwrap_or(0).max(0).into());
-    out.extend_from_slice(b" u");
-    push_escaped(out, metadata.user.unwrap_or_default());
+    if has_any(fields) {
+        out.extend_from_slice(if metadata.is_visible() { b" dV" } else { b" dD" });
+    }
+    if fields.changeset {
+        out.extend_from_slice(b" c");
+        push_int(out, metadata.changeset.unwrap_or(0));
+    }
+    if fields.timestamp {
+        out.extend_from_slice(b" t");
+        if let Some(timestamp) = metadata.timestamp.filter(|t| *t != Timestamp(0)) {
+            timestamp.format_into(out);
+        }
+    }
+    if fields.uid {
+        out.extend_from_slice(b" i");
+        push_int(out, metadata.uid.unwrap_or(0).max(0).into());
+    }
+    if fields.user {
+        out.extend_from_slice(b" u");
+        push_escaped(out, metadata.user.unwrap_or_default());
+    }
     out.extend_from_slice(b" T");
     for (i, tag) in element.tags().enumerate() {
         let tag = tag?;
@@ -57,19 +92,19 @@ pub fn write_element_as(
     }
     match element {
         Element::Node(node) => {
-            let location = node.location()?;
+            let location = stored_location(node, options)?;
             out.extend_from_slice(b" x");
             if let Some(location) = location {
-                format_coordinate(out, location.lon);
+                push_coordinate(out, location.lon);
             }
             out.extend_from_slice(b" y");
             if let Some(location) = location {
-                format_coordinate(out, location.lat);
+                push_coordinate(out, location.lat);
             }
         }
         Element::Way(way) => {
             out.extend_from_slice(b" N");
-            let mut locations = way.has_locations().then(|| way.locations());
+            let mut locations = options.locations_on_ways.then(|| way.locations());
             for (i, id) in way.refs().enumerate() {
                 if i > 0 {
                     out.push(b',');
@@ -99,34 +134,20 @@ pub fn write_element_as(
     Ok(())
 }
 
+/// Whether anything beyond visibility is printed, without which that is left out, too.
+fn has_any(fields: MetadataFields) -> bool {
+    fields.version || fields.changeset || fields.timestamp || fields.uid || fields.user
+}
+
 fn push_way_location(out: &mut Vec<u8>, location: Option<Location>) {
     out.push(b'x');
     if let Some(location) = location {
-        format_coordinate(out, location.lon);
+        push_coordinate(out, location.lon);
     }
     out.push(b'y');
     if let Some(location) = location {
-        format_coordinate(out, location.lat);
+        push_coordinate(out, location.lat);
     }
-}
-
-/// Appends a decimal number.
-pub(crate) fn push_int(out: &mut Vec<u8>, value: i64) {
-    let mut digits = [0u8; 20];
-    let mut at = digits.len();
-    let mut rest = value.unsigned_abs();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        if rest == 0 {
-            break;
-        }
-    }
-    if value < 0 {
-        out.push(b'-');
-    }
-    out.extend_from_slice(&digits[at..]);
 }
 
 /// ASCII characters that stand for themselves.
@@ -161,8 +182,20 @@ fn push_escaped_char(out: &mut Vec<u8>, c: char) {
     match code {
         0..0x80 if PLAIN[code as usize] => out.push(code as u8),
         0xa1..=0xac | 0xae..=0x5ff => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
-        0..=0xff => out.extend_from_slice(format!("%{code:02x}%").as_bytes()),
-        _ => out.extend_from_slice(format!("%{code:04x}%").as_bytes()),
+        _ => {
+            // Two digits for what fits, else four or more.
+            let digits = match code {
+                0..=0xff => 2,
+                0x100..=0xffff => 4,
+                0x1_0000..=0xf_ffff => 5,
+                _ => 6,
+            };
+            out.push(b'%');
+            for shift in (0..digits).rev() {
+                out.push(b"0123456789abcdef"[(code >> (4 * shift)) as usize & 15]);
+            }
+            out.push(b'%');
+        }
     }
 }
 
@@ -245,13 +278,6 @@ mod tests {
     }
 
     proptest! {
-        #[test]
-        fn numbers(value: i64) {
-            let mut out = Vec::new();
-            push_int(&mut out, value);
-            prop_assert_eq!(String::from_utf8(out).unwrap(), value.to_string());
-        }
-
         #[test]
         fn escaped_text_has_no_separator_and_reads_back(text: String) {
             let line = escaped(text.as_bytes());
