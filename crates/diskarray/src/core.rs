@@ -739,7 +739,7 @@ impl Core {
 
     /// Blocks that a round of compaction needs beside what is in use.
     pub(crate) fn space_slack(&self) -> u32 {
-        self.superblock.log.1 + 2 * SEGMENT
+        self.superblock.log.1 + SEGMENT
     }
 
     /// Cuts free segments from the end of the file.

@@ -7,8 +7,8 @@
 
 use std::collections::VecDeque;
 
-/// Blocks of a segment.
-pub const SEGMENT: u32 = 256;
+/// Blocks of a segment. Tests use small ones, so that blocks are soon used again.
+pub const SEGMENT: u32 = if cfg!(test) { 64 } else { 256 };
 /// First blocks of the file, kept for superblocks.
 pub const RESERVED: u32 = 64;
 /// Block numbers stay below this; the bit above marks changed extents in memory.
@@ -164,6 +164,8 @@ impl Space {
 
     /// Takes a run of `least..=want` blocks, `least <= SEGMENT`. `None` at the end of the format.
     pub fn allocate(&mut self, least: u32, want: u32) -> Option<Run> {
+        // Holes are looked through once a call: a large run may fit none of them.
+        let mut refills = 1;
         loop {
             if self.pack {
                 if let Some(run) = self.scan(0, self.total, least, want) {
@@ -178,7 +180,7 @@ impl Space {
                 self.mark(run);
                 return Some(run);
             }
-            let segment = match self.next_segment() {
+            let segment = match self.next_segment(&mut refills) {
                 Some(s) => s,
                 None => self.extend(1)?,
             };
@@ -187,7 +189,7 @@ impl Space {
         }
     }
 
-    fn next_segment(&mut self) -> Option<u32> {
+    fn next_segment(&mut self, refills: &mut u32) -> Option<u32> {
         while self.empty_hint < self.live.len() {
             self.empty_hint += 1;
             if self.live[self.empty_hint - 1] == 0 {
@@ -198,6 +200,7 @@ impl Space {
             return None;
         }
         if self.candidates.is_empty() {
+            *refills = refills.checked_sub(1)?;
             let sparse = |s: &u32| u32::from(self.live[*s as usize]) * 10 <= SEGMENT * 7;
             self.candidates = (0..self.live.len() as u32).filter(sparse).collect();
             self.candidates
@@ -268,7 +271,7 @@ mod tests {
     #[test]
     fn freed_blocks_wait_for_commit_and_readers() {
         let mut s = Space::new(SEGMENT * 4);
-        let a = s.allocate(1, 200).unwrap();
+        let a = s.allocate(1, 50).unwrap();
         s.free(a);
         s.reclaim(u64::MAX);
         assert!(s.is_used(a.0), "not committed yet");
