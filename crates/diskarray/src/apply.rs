@@ -247,7 +247,7 @@ impl Core {
         }
         let store: &Store = &self.store;
         let source = &mut batch.source;
-        ahead.next(|block, bytes| {
+        ahead.next(|block, bytes, _| {
             let page = store.page(block, bytes)?;
             page.decode(source).map_err(|why| store.corrupt(block, why))
         })??;

@@ -107,7 +107,7 @@ fn move_extents(core: &mut Core, cut: u32, left: &mut u64) -> Result<u64> {
         let mut payload = vec![0; PAYLOAD];
         for &i in &far[..take] {
             let (e, range) = (leaf.entry(i), range_of(&leaf, i, high));
-            let encoded = ahead.next(|block, bytes| {
+            let encoded = ahead.next(|block, bytes, _| {
                 payload.copy_from_slice(&bytes[HEADER..]);
                 let header = store.check_extent(block, e.sum, bytes)?;
                 Ok(Encoded {

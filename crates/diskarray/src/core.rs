@@ -82,7 +82,9 @@ pub(crate) struct Budget {
     pub total: usize,
     /// Blocks of one gathered write.
     pub run_blocks: u32,
-    /// Bytes of changed extents before they are written.
+    /// Bytes that changed extents and the pool share.
+    pub shared: usize,
+    /// Bytes of them granted to changed extents at present; grows up to three quarters before extents are written.
     pub dirty: usize,
     /// Bytes of directory that stay in memory.
     pub directory: usize,
@@ -223,6 +225,7 @@ impl Core {
             budget: Budget {
                 total,
                 run_blocks,
+                shared: 0,
                 dirty: 0,
                 directory: total / 8 * 5,
             },
@@ -259,11 +262,20 @@ impl Core {
         let nodes = self.budget.total / 16;
         self.store.set_node_cache(nodes);
         let fixed = io + directory + nodes + self.space.memory() + self.budget.total / 32;
-        let left = self.budget.total.saturating_sub(fixed);
-        self.budget.dirty = (left / 4).max(256 << 10);
-        self.store
-            .pool
-            .resize(left.saturating_sub(self.budget.dirty).max(256 << 10));
+        let shared = self.budget.total.saturating_sub(fixed).max(512 << 10);
+        self.budget.shared = shared;
+        self.budget.dirty = (shared / 4).max(self.dirty.bytes).min(shared / 4 * 3);
+        self.store.pool.resize(shared - self.budget.dirty);
+    }
+
+    /// Changed extents have outgrown their grant: takes from the pool, or writes them.
+    fn make_room(&mut self) -> Result<()> {
+        if self.budget.dirty >= self.budget.shared / 4 * 3 {
+            return self.guarded(Self::spill);
+        }
+        self.budget.dirty += self.budget.shared / 16;
+        self.store.pool.resize(self.budget.shared - self.budget.dirty);
+        Ok(())
     }
 
     pub fn shape(&self) -> &Shape {
@@ -372,6 +384,7 @@ impl Core {
                         .with_extent(loc, leaf.sums[i], |page| page.decode(&mut rows))?
                         .map_err(|why| store.corrupt(loc, why))?;
                     space.free((loc, 1));
+                    store.pool.remove(loc);
                 }
                 let slot = dirty.add(Slot { rows, low, high });
                 leaf.set_place(i, CHANGED | slot, 0);
@@ -397,7 +410,7 @@ impl Core {
             self.split_slot(slot)?;
         }
         if self.dirty.bytes > self.budget.dirty {
-            self.guarded(|core| core.spill())?;
+            self.make_room()?;
         }
         Ok(())
     }
@@ -477,6 +490,12 @@ impl Core {
                 old.copy_from_slice(&rows.vals[at * w..at * w + w]);
                 rows.vals[at * w..at * w + w].copy_from_slice(value);
             } else {
+                // A little at a time: these rows are most of the memory.
+                if rows.keys.len() == rows.keys.capacity() {
+                    let more = rows.keys.len() / 8 + 16;
+                    rows.keys.reserve_exact(more);
+                    rows.vals.reserve_exact(more * w);
+                }
                 rows.keys.insert(at, key);
                 if w > 0 {
                     rows.vals.splice(at * w..at * w, value.iter().copied());
@@ -555,6 +574,10 @@ impl Core {
                 None => self.checkpoint(metadata)?,
             }
             self.settled();
+        }
+        #[cfg(test)]
+        if self.options.bugs.wrong_subtotal {
+            Arc::make_mut(&mut self.tree.root).spoil_subtotal();
         }
         self.metadata = metadata.into();
         self.uncommitted = false;
@@ -650,10 +673,6 @@ impl Core {
 
     /// Writes the directory and a superblock: two flushes.
     fn checkpoint(&mut self, metadata: &[u8]) -> Result<()> {
-        #[cfg(test)]
-        if self.options.bugs.wrong_subtotal {
-            Arc::make_mut(&mut self.tree.root).spoil_subtotal();
-        }
         self.settle_nodes()?;
         let root_run = self.allocate(NODE_BLOCKS, NODE_BLOCKS)?;
         let mut buf = AlignedBuf::new(NODE_BYTES / BLOCK);

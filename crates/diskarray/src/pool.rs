@@ -54,6 +54,30 @@ impl Shard {
         &mut self.slabs[i as usize / SLAB][at..at + BLOCK]
     }
 
+    fn shrink(&mut self, frames: usize) {
+        if self.owner.len() <= frames {
+            return;
+        }
+        self.spare.retain(|&f| (f as usize) < frames);
+        for tail in frames..self.owner.len() {
+            let (block, used) = self.owner[tail];
+            if block == 0 {
+                continue;
+            }
+            self.map.remove(&block);
+            if let Some(frame) = self.spare.pop() {
+                let mut page = [0; BLOCK];
+                page.copy_from_slice(self.frame(tail as u32));
+                self.frame_mut(frame).copy_from_slice(&page);
+                self.owner[frame as usize] = (block, used);
+                self.map.insert(block, frame);
+            }
+        }
+        self.owner.truncate(frames);
+        self.slabs.truncate(frames.div_ceil(SLAB));
+        self.hand = 0;
+    }
+
     fn victim(&mut self, capacity: usize) -> Option<u32> {
         if let Some(frame) = self.spare.pop() {
             return Some(frame);
@@ -100,7 +124,7 @@ impl Pool {
         shard.lock().unwrap_or_else(|poison| poison.into_inner())
     }
 
-    /// Sets the budget; drops frames at once when it shrank below what is held.
+    /// Sets the budget; gives memory back at once when it shrank below what is held, spare frames first.
     pub fn resize(&self, bytes: usize) {
         let frames = bytes / FRAME_BYTES / SHARDS;
         // Whole slabs, except that a tiny pool has a few frames at least.
@@ -113,10 +137,10 @@ impl Pool {
             return;
         }
         for shard in &self.shards {
-            let mut shard = shard.lock().unwrap_or_else(|poison| poison.into_inner());
-            if shard.owner.len() > frames {
-                *shard = Shard::default();
-            }
+            shard
+                .lock()
+                .unwrap_or_else(|poison| poison.into_inner())
+                .shrink(frames);
         }
     }
 

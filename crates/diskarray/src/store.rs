@@ -396,8 +396,8 @@ impl<'s> ReadAhead<'s> {
         Ok(())
     }
 
-    /// Runs `f` on the next extent of the order.
-    pub fn next<R>(&mut self, f: impl FnOnce(u32, &[u8]) -> R) -> Result<R> {
+    /// Runs `f` on the next extent of the order; its last argument tells that the pool has it, and is locked.
+    pub fn next<R>(&mut self, f: impl FnOnce(u32, &[u8], bool) -> R) -> Result<R> {
         if self.runs.front().is_some_and(|run| self.item == run.items.len()) {
             self.retire();
         }
@@ -433,31 +433,29 @@ impl<'s> ReadAhead<'s> {
         let r = f(
             run.start + at,
             &buf[at as usize * BLOCK..(at as usize + 1) * BLOCK],
+            false,
         );
         self.item += 1;
         self.pending -= 1;
         Ok(r)
     }
 
-    fn next_cached<R>(&mut self, f: impl FnOnce(u32, &[u8]) -> R) -> Result<R> {
+    fn next_cached<R>(&mut self, f: impl FnOnce(u32, &[u8], bool) -> R) -> Result<R> {
         self.pump(false)?;
         let (block, sum) = (self.runs[0].start, self.runs[0].items[0].1);
-        let mut buf = self.buffer(0);
-        if self
-            .store
-            .pool
-            .with(block, |bytes| buf.copy_from_slice(bytes))
-            .is_some()
-        {
-            count(&self.store.counters.hits, 1);
-        } else {
-            // Evicted since.
-            self.store.read(block, &mut buf)?;
-            self.store.check_extent(block, sum, &buf)?;
-        }
         self.item += 1;
         self.pending -= 1;
-        let r = f(block, &buf);
+        let mut f = Some(f);
+        let mut run = |bytes: &[u8], cached| (f.take().expect("called once"))(block, bytes, cached);
+        if let Some(r) = self.store.pool.with(block, |bytes| run(bytes, true)) {
+            count(&self.store.counters.hits, 1);
+            return Ok(r);
+        }
+        // Evicted since.
+        let mut buf = self.buffer(0);
+        self.store.read(block, &mut buf)?;
+        self.store.check_extent(block, sum, &buf)?;
+        let r = run(&buf, false);
         self.keep(buf);
         Ok(r)
     }

@@ -169,8 +169,8 @@ impl<'a> View<'a> {
                 answer(&touch, Source::Rows(rows))?;
             } else {
                 let keep = touch.to - touch.from < 8;
-                ahead.next(|block, bytes| {
-                    if keep {
+                ahead.next(|block, bytes, cached| {
+                    if keep && !cached {
                         self.store.pool.insert_new(block, bytes);
                     }
                     answer(&touch, Source::Page(self.store.page(block, bytes)?))
@@ -391,7 +391,7 @@ impl Scan<'_> {
             Some(ahead) if read => {
                 let front = &mut self.front;
                 ahead
-                    .next(|block, bytes| Ok(view.store.page(block, bytes)?.decode(front)))??
+                    .next(|block, bytes, _| Ok(view.store.page(block, bytes)?.decode(front)))??
                     .map_err(|why| view.store.corrupt(e.loc, why))?;
             }
             _ => view.rows(&e, &mut self.front)?,
@@ -446,7 +446,11 @@ impl Scan<'_> {
                 let blocks: Vec<Entry> = self.back_chunk.iter().filter(wanted).copied().collect();
                 blocks.iter().for_each(|e| ahead.enqueue(e.loc, e.sum));
                 for _ in &blocks {
-                    ahead.next(|block, bytes| self.view.store.pool.insert_new(block, bytes))?;
+                    ahead.next(|block, bytes, cached| {
+                        if !cached {
+                            self.view.store.pool.insert_new(block, bytes);
+                        }
+                    })?;
                 }
             }
         }

@@ -74,7 +74,10 @@ fn number(word: &str) -> u64 {
         Some('G') => (&word[..word.len() - 1], 1_000_000_000),
         _ => (word, 1),
     };
-    digits.parse::<u64>().unwrap_or_else(|_| panic!("{word} is not a number")) * unit
+    digits
+        .parse::<u64>()
+        .unwrap_or_else(|_| panic!("{word} is not a number"))
+        * unit
 }
 
 /// Operations a second of `f`, which does `n`.
@@ -86,7 +89,11 @@ pub fn rate(n: u64, f: impl FnOnce()) -> f64 {
 
 /// Thousands or millions a second.
 pub fn per_second(rate: f64) -> String {
-    if rate >= 1e6 { format!("{:.2} M/s", rate / 1e6) } else { format!("{:.1} K/s", rate / 1e3) }
+    if rate >= 1e6 {
+        format!("{:.2} M/s", rate / 1e6)
+    } else {
+        format!("{:.1} K/s", rate / 1e3)
+    }
 }
 
 /// Peak and present resident memory in MiB.
@@ -94,7 +101,9 @@ pub fn resident() -> (f64, f64) {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let field = |name: &str| {
         let line = status.lines().find(|l| l.starts_with(name));
-        let kib = line.and_then(|l| l.split_whitespace().nth(1)).and_then(|n| n.parse::<f64>().ok());
+        let kib = line
+            .and_then(|l| l.split_whitespace().nth(1))
+            .and_then(|n| n.parse::<f64>().ok());
         kib.unwrap_or(0.0) / 1024.0
     };
     (field("VmHWM"), field("VmRSS"))

@@ -30,8 +30,20 @@ const NIL: usize = 0;
 
 impl Avl {
     pub fn new() -> Self {
-        let nil = AvlNode { key: 0, left: 0, right: 0, parent: 0, count: 0, height: 0, _rest: [0; 3] };
-        Self { nodes: vec![nil], root: NIL, free: vec![] }
+        let nil = AvlNode {
+            key: 0,
+            left: 0,
+            right: 0,
+            parent: 0,
+            count: 0,
+            height: 0,
+            _rest: [0; 3],
+        };
+        Self {
+            nodes: vec![nil],
+            root: NIL,
+            free: vec![],
+        }
     }
 
     /// A balanced tree of ascending keys.
@@ -49,7 +61,15 @@ impl Avl {
         let middle = from + (to - from) / 2;
         let left = self.build(from, middle, key);
         let right = self.build(middle + 1, to, key);
-        let node = AvlNode { key: key(middle), left, right, parent: 0, count: 0, height: 0, _rest: [0; 3] };
+        let node = AvlNode {
+            key: key(middle),
+            left,
+            right,
+            parent: 0,
+            count: 0,
+            height: 0,
+            _rest: [0; 3],
+        };
         self.nodes.push(node);
         let i = self.nodes.len() - 1;
         self.update(i);
@@ -97,7 +117,15 @@ impl Avl {
 
     fn insert_at(&mut self, i: usize, key: u64) -> usize {
         if i == NIL {
-            let node = AvlNode { key, left: 0, right: 0, parent: 0, count: 1, height: 1, _rest: [0; 3] };
+            let node = AvlNode {
+                key,
+                left: 0,
+                right: 0,
+                parent: 0,
+                count: 1,
+                height: 1,
+                _rest: [0; 3],
+            };
             return match self.free.pop() {
                 Some(i) => {
                     self.nodes[i] = node;
@@ -128,7 +156,9 @@ impl Avl {
         if i == NIL {
             return NIL;
         }
-        let AvlNode { key: k, left, right, .. } = self.nodes[i];
+        let AvlNode {
+            key: k, left, right, ..
+        } = self.nodes[i];
         if key < k {
             self.nodes[i].left = self.remove_at(left, key);
         } else if key > k {
@@ -205,12 +235,20 @@ fn measure(mut s: Subject<'_>, n: u64, ops: u64, bytes: f64) {
     let ranks: Vec<u64> = (0..ops).map(|_| random.below(n)).collect();
     let fresh: Vec<u64> = (0..ops).map(|_| absent(&mut random)).collect();
     let search = rate(ops, || assert!(keys.iter().all(|&k| (s.search)(k))));
-    let at = s.at.as_mut().map(|at| rate(ops, || assert!(ranks.iter().all(|&i| at(i) == spread(i, n)))));
-    let insert = s.insert.as_mut().map(|insert| rate(ops, || fresh.iter().for_each(|&k| insert(k))));
+    let at =
+        s.at.as_mut()
+            .map(|at| rate(ops, || assert!(ranks.iter().all(|&i| at(i) == spread(i, n)))));
+    let insert = s
+        .insert
+        .as_mut()
+        .map(|insert| rate(ops, || fresh.iter().for_each(|&k| insert(k))));
     if insert.is_some() {
         assert!(fresh.iter().step_by(97).all(|&k| (s.search)(k)), "{}", s.name);
     }
-    let remove = s.remove.as_mut().map(|remove| rate(ops, || fresh.iter().for_each(|&k| remove(k))));
+    let remove = s
+        .remove
+        .as_mut()
+        .map(|remove| rate(ops, || fresh.iter().for_each(|&k| remove(k))));
     if remove.is_some() {
         assert!(!fresh.iter().step_by(97).any(|&k| (s.search)(k)), "{}", s.name);
     }
@@ -229,9 +267,15 @@ fn measure(mut s: Subject<'_>, n: u64, ops: u64, bytes: f64) {
 pub fn pool(args: &Args) {
     let n = args.n.unwrap_or(16_000_000);
     let ops = 1_000_000.min(n);
-    println!("{n} keys, {ops} single operations of each kind, one thread, no durability; the store's extents are all in its pool");
+    println!(
+        "{n} keys, {ops} single operations of each kind, one thread, no durability; the store's extents are all in its pool"
+    );
+    // Trees first, while the heap is fresh and their growth can be seen.
+    rest(n, ops);
     for encoding in [Encoding::Raw, Encoding::Packed] {
-        let options = Options::default().memory(args.memory.unwrap_or((n * 14).max(64 << 20))).encoding(encoding);
+        let options = Options::default()
+            .memory(args.memory.unwrap_or((n * 14).max(64 << 20)))
+            .encoding(encoding);
         let mut map = OrderedMap::<()>::create_on(Arc::new(MemoryBackend::new()), "memory", options).unwrap();
         map.bulk_load((0..n).map(|i| (spread(i, n), ()))).unwrap();
         map.commit(osmill_diskarray::Durability::None, &[]).unwrap();
@@ -242,30 +286,40 @@ pub fn pool(args: &Args) {
         let stats = map.stats().unwrap();
         let bytes = (stats.pool_memory + stats.directory_memory) as f64;
         let map = std::cell::RefCell::new(map);
-        let name = if encoding == Encoding::Raw { "diskarray raw" } else { "diskarray packed" };
+        let name = if encoding == Encoding::Raw {
+            "diskarray raw"
+        } else {
+            "diskarray packed"
+        };
         let subject = Subject {
             name,
             search: Box::new(|k| map.borrow().contains(k).unwrap()),
             at: Some(Box::new(|i| map.borrow().at(i).unwrap().unwrap().0)),
-            insert: Some(Box::new(|k| drop(map.borrow_mut().insert(k, ()).unwrap()))),
-            remove: Some(Box::new(|k| drop(map.borrow_mut().remove(k).unwrap()))),
+            insert: Some(Box::new(|k| {
+                map.borrow_mut().insert(k, ()).unwrap();
+            })),
+            remove: Some(Box::new(|k| {
+                map.borrow_mut().remove(k).unwrap();
+            })),
         };
         measure(subject, n, ops, bytes);
         let map = map.into_inner();
         let mut random = Random(4);
         let keys: Vec<u64> = (0..ops).map(|_| present(&mut random, n)).collect();
         let r = rate(ops, || {
-            assert!(keys.chunks(1024).all(|c| map.get_many(c).unwrap().iter().all(Option::is_some)));
+            assert!(
+                keys.chunks(1024)
+                    .all(|c| map.get_many(c).unwrap().iter().all(Option::is_some))
+            );
         });
         println!("{name:<22} search in groups of 1024 {}", per_second(r));
     }
-    rest(n, ops);
     println!("peak resident {:.0} MiB", resident().0);
 }
 
 fn rest(n: u64, ops: u64) {
-    let before = resident().1;
-    let grown = || (resident().1 - before).max(0.0) * (1 << 20) as f64;
+    let before = std::cell::Cell::new(resident().1);
+    let grown = || (resident().1 - before.get()).max(0.0) * (1 << 20) as f64;
     {
         let tree = std::cell::RefCell::new(Avl::from_sorted(n, |i| spread(i, n)));
         let bytes = grown();
@@ -278,33 +332,47 @@ fn rest(n: u64, ops: u64) {
         };
         measure(subject, n, ops, bytes);
     }
+    before.set(resident().1);
     {
-        let set: std::cell::RefCell<BTreeSet<u64>> = std::cell::RefCell::new((0..n).map(|i| spread(i, n)).collect());
+        let set: std::cell::RefCell<BTreeSet<u64>> =
+            std::cell::RefCell::new((0..n).map(|i| spread(i, n)).collect());
         let bytes = grown();
         let subject = Subject {
             name: "BTreeSet",
             search: Box::new(|k| set.borrow().contains(&k)),
             at: None,
-            insert: Some(Box::new(|k| drop(set.borrow_mut().insert(k)))),
-            remove: Some(Box::new(|k| drop(set.borrow_mut().remove(&k)))),
+            insert: Some(Box::new(|k| {
+                set.borrow_mut().insert(k);
+            })),
+            remove: Some(Box::new(|k| {
+                set.borrow_mut().remove(&k);
+            })),
         };
         measure(subject, n, ops, bytes);
     }
     #[cfg(feature = "rivals")]
     {
+        before.set(resident().1);
         let mut set = indexset::BTreeSet::new();
-        (0..n).for_each(|i| drop(set.insert(spread(i, n))));
+        (0..n).for_each(|i| {
+            set.insert(spread(i, n));
+        });
         let set = std::cell::RefCell::new(set);
         let bytes = grown();
         let subject = Subject {
             name: "indexset",
             search: Box::new(|k| set.borrow().contains(&k)),
             at: Some(Box::new(|i| *set.borrow().get_index(i as usize).unwrap())),
-            insert: Some(Box::new(|k| drop(set.borrow_mut().insert(k)))),
-            remove: Some(Box::new(|k| drop(set.borrow_mut().remove(&k)))),
+            insert: Some(Box::new(|k| {
+                set.borrow_mut().insert(k);
+            })),
+            remove: Some(Box::new(|k| {
+                set.borrow_mut().remove(&k);
+            })),
         };
         measure(subject, n, ops, bytes);
     }
+    before.set(resident().1);
     {
         let keys: Vec<u64> = (0..n).map(|i| spread(i, n)).collect();
         let bytes = grown();

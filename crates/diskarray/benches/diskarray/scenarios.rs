@@ -38,11 +38,16 @@ fn ceiling(args: &Args) -> Device {
 
 pub fn device(args: &Args) {
     let device = ceiling(args);
-    println!("an extent is regrouped from a share of {:.2}", device.regroup_share());
+    println!(
+        "an extent is regrouped from a share of {:.2}",
+        device.regroup_share()
+    );
 }
 
 fn options(args: &Args, memory: u64) -> Options {
-    Options::default().memory(args.memory.unwrap_or(memory)).access(args.access)
+    Options::default()
+        .memory(args.memory.unwrap_or(memory))
+        .access(args.access)
 }
 
 fn build(args: &Args, n: u64, memory: u64, encoding: Encoding) -> (File, OrderedMap<()>) {
@@ -76,7 +81,10 @@ pub fn window(args: &Args) {
         let mut pipeline = map.pipeline(2048);
         let mut hits = 0u64;
         let mut note = |reply: Option<Reply<()>>| {
-            hits += u64::from(matches!(reply, Some(Reply::Value(Some(())) | Reply::Row(Some(_)))));
+            hits += u64::from(matches!(
+                reply,
+                Some(Reply::Value(Some(())) | Reply::Row(Some(_)))
+            ));
         };
         let r = rate(ops, || {
             for _ in 0..ops {
@@ -108,7 +116,11 @@ pub fn window(args: &Args) {
     let after = ceiling(args);
     for (name, r, commit) in results {
         let share = r / before.iops.min(after.iops);
-        println!("window of 2048: {name} {} = {:.0} % of the random-read ceiling; commit after {commit:.2?}", per_second(r), share * 100.0);
+        println!(
+            "window of 2048: {name} {} = {:.0} % of the random-read ceiling; commit after {commit:.2?}",
+            per_second(r),
+            share * 100.0
+        );
     }
 }
 
@@ -129,8 +141,10 @@ pub fn batch(args: &Args) {
                 map.apply(&mut batch).unwrap();
                 map.commit(Durability::Batch, &[]).unwrap();
             }));
+            let known: Vec<u64> = (0..size).map(|_| present(&mut random, n)).collect();
+            assert!(map.get_many(&keys).unwrap().iter().all(Option::is_some));
             search = search.max(rate(size, || {
-                assert!(map.get_many(&keys).unwrap().iter().all(Option::is_some));
+                assert!(map.get_many(&known).unwrap().iter().all(Option::is_some));
             }));
             let ranks: Vec<u64> = (0..size).map(|_| random.below(map.len())).collect();
             at = at.max(rate(size, || {
@@ -147,7 +161,12 @@ pub fn batch(args: &Args) {
         let stats = map.stats().unwrap();
         println!(
             "batches of {size}, best of {rounds}: durable insert {}, durable delete {}, search {}, at {}; file {} MiB, peak resident {:.0} MiB",
-            per_second(insert), per_second(delete), per_second(search), per_second(at), stats.file_bytes >> 20, resident().0
+            per_second(insert),
+            per_second(delete),
+            per_second(search),
+            per_second(at),
+            stats.file_bytes >> 20,
+            resident().0
         );
     }
     ceiling(args);
@@ -164,11 +183,23 @@ pub fn nodes(args: &Args) {
         map.commit(Durability::Batch, b"1").unwrap();
     });
     let stats = map.stats().unwrap();
-    println!("{n} nodes: bulk load {}, {:.2} bytes a node, directory {:.4}", per_second(load), stats.bytes_a_key, stats.directory_memory as f64 / n as f64);
+    println!(
+        "{n} nodes: bulk load {}, {:.2} bytes a node, directory {:.4}",
+        per_second(load),
+        stats.bytes_a_key,
+        stats.directory_memory as f64 / n as f64
+    );
     let mut random = Random(3);
-    let sample: Vec<u64> = map.sample(1_000_000, 7).unwrap().into_iter().map(|row| row.0).collect();
+    let sample: Vec<u64> = map
+        .sample(1_000_000, 7)
+        .unwrap()
+        .into_iter()
+        .map(|row| row.0)
+        .collect();
     for round in 0..3 {
-        let r = rate(1_000_000, || assert!(map.get_many(&sample).unwrap().iter().all(Option::is_some)));
+        let r = rate(1_000_000, || {
+            assert!(map.get_many(&sample).unwrap().iter().all(Option::is_some))
+        });
         println!("get_many of 1 M unsorted keys, round {round}: {}", per_second(r));
     }
     let last = map.last().unwrap().unwrap().0;
@@ -185,9 +216,14 @@ pub fn nodes(args: &Args) {
         let applied = map.apply(&mut batch).unwrap();
         let middle = start.elapsed();
         map.commit(Durability::Batch, &round.to_le_bytes()).unwrap();
-        println!("batch of 10 k mixed operations, durable: {:.2?} ({middle:.2?} to apply); {applied:?}", start.elapsed());
+        println!(
+            "batch of 10 k mixed operations, durable: {:.2?} ({middle:.2?} to apply); {applied:?}",
+            start.elapsed()
+        );
     }
-    let scan = rate(n, || assert_eq!(map.iter().map(|r| r.unwrap().0).count() as u64, map.len()));
+    let scan = rate(n, || {
+        assert_eq!(map.iter().map(|r| r.unwrap().0).count() as u64, map.len())
+    });
     println!("scan in key order: {}", per_second(scan));
     let start = Instant::now();
     let report = map.verify(None).unwrap();
