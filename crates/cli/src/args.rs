@@ -39,6 +39,7 @@ pub enum Command {
     Getid(commands::getid::GetidArgs),
     Removeid(commands::getid::RemoveidArgs),
     Getparents(commands::getid::GetparentsArgs),
+    AddLocationsToWays(AddLocationsArgs),
 }
 
 /// Options that mean the same in every command.
@@ -361,6 +362,83 @@ pub struct CheckArgs {
     /// Write JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// Put the locations of their nodes on ways.
+///
+/// Nodes without tags that no relation has as a member are dropped, since nothing needs them any more.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  osmill add-locations-to-ways region.osm.pbf -o located.osm.pbf
+      Ways with locations; nodes only where they have tags or a relation has them.
+  osmill add-locations-to-ways -n --memory 256M region.osm.pbf -o located.osm.pbf
+      Keep all nodes, and use little memory.")]
+pub struct AddLocationsArgs {
+    /// PBF file; '-' is standard input
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    #[command(flatten)]
+    pub output: OutputArgs,
+    /// Keep nodes without tags
+    #[arg(short = 'n', long)]
+    pub keep_untagged_nodes: bool,
+    /// Keep nodes that relations have as members: the default
+    #[arg(long, overrides_with = "no_keep_member_nodes")]
+    pub keep_member_nodes: bool,
+    /// Drop nodes without tags even where relations have them as members
+    #[arg(long)]
+    pub no_keep_member_nodes: bool,
+    /// Leave references to nodes that are not in the file without a location, or with the one that the way
+    /// has already, instead of failing
+    #[arg(long)]
+    pub ignore_missing_nodes: bool,
+    /// How nodes are indexed. The names of other programs are taken and mean 'auto', which adapts to
+    /// the data and to --memory
+    #[arg(short, long, value_name = "TYPE", default_value = "auto", value_parser = parse_index_type)]
+    pub index_type: IndexType,
+    /// Taken for the sake of other programs' scripts; negative ids need no index of their own
+    #[arg(long, value_name = "TYPE", value_parser = parse_index_type, hide = true)]
+    pub index_type_neg: Option<IndexType>,
+    /// How blobs that change are compressed: none, zlib, zlib:0-12, zstd, zstd:1-22 or lz4
+    #[arg(long, value_name = "CODEC")]
+    pub compression: Option<Compression>,
+}
+
+/// Where locations are looked up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum IndexType {
+    /// In a table that is made for the purpose.
+    Auto,
+}
+
+/// Reads the name of a type of index.
+pub fn parse_index_type(text: &str) -> Result<IndexType, String> {
+    const NAMES: [&str; 14] = [
+        "auto",
+        "memory",
+        "external",
+        "sparse",
+        "dense",
+        "flex_mem",
+        "sparse_mem_array",
+        "sparse_mem_map",
+        "sparse_mem_table",
+        "sparse_mmap_array",
+        "sparse_file_array",
+        "dense_mem_array",
+        "dense_mmap_array",
+        "dense_file_array",
+    ];
+    // Some take a file name, which is not needed.
+    let name = text.split_once(',').map_or(text, |(name, _)| name);
+    if NAMES.contains(&name) {
+        return Ok(IndexType::Auto);
+    }
+    Err(format!(
+        "'{name}' is not a type of index; use auto, or one of {}",
+        NAMES[1..].join(", ")
+    ))
 }
 
 #[cfg(test)]

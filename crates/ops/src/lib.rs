@@ -8,10 +8,12 @@
 //! * [`getid`], [`getparents`]: elements by their ids ([`ids`]), and what refers to them.
 //! * [`filter`]: tag expressions.
 //! * [`check`]: order, uniqueness and references.
+//! * [`add_locations`]: the locations of their nodes on ways.
 //!
 //! A function takes a [`osmill_engine::Job`] with the budgets, the inputs, and an options struct; it returns
 //! what it found out. Rendering is the caller's.
 
+pub mod add_locations;
 pub mod cat;
 pub mod check;
 pub mod extract;

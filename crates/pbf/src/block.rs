@@ -292,6 +292,11 @@ pub struct Group<'a> {
 }
 
 impl<'a> Group<'a> {
+    /// The wire bytes of the group's message.
+    pub(crate) fn data(&self) -> &'a [u8] {
+        self.data
+    }
+
     /// What the group holds, in the order of its bytes. Dense nodes come as one item.
     pub fn items(&self) -> Items<'a> {
         Items {
@@ -827,6 +832,11 @@ impl<'a> Way<'a> {
     /// Whether the way carries locations of its nodes.
     pub fn has_locations(&self) -> bool {
         !self.lats.is_empty() || !self.lons.is_empty()
+    }
+
+    /// Whether the message has a field of locations, be it an empty one.
+    pub(crate) fn has_location_fields(&self) -> bool {
+        self.lats.is_present() || self.lons.is_present()
     }
 
     /// The locations that the way carries, one for each reference. Where it carries fewer, `None` follows.

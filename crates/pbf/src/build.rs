@@ -655,6 +655,22 @@ impl BlockBuilder {
         Ok(())
     }
 
+    /// Adds a way of another block as it is there, but with these locations: one for each reference.
+    pub fn copy_way_with_locations(
+        &mut self,
+        way: &Way<'_>,
+        locations: impl Iterator<Item = Option<Location>>,
+    ) -> Result<(), BlockError> {
+        let metadata = self.copy_head(Kind::Way, way.block, way.id, way.tags, way.info)?;
+        self.put_metadata(&metadata);
+        self.copy_column(8, way.refs)?;
+        self.put_locations(locations);
+        let refs = way.ref_count();
+        self.index.record.has_way_locations |= refs > 0;
+        self.finish_message(Kind::Way, way.id, refs);
+        Ok(())
+    }
+
     fn copy_relation(&mut self, relation: &Relation<'_>) -> Result<(), BlockError> {
         let metadata = self.copy_head(
             Kind::Relation,

@@ -7,7 +7,8 @@
 //! * [`Decompressor`], [`Compressor`]: zlib by libdeflate, zstd, lz4, none.
 //! * [`Block`]: a decompressed PrimitiveBlock. Its [`Element`]s are views over the wire bytes.
 //! * [`BlockBuilder`]: blocks from plain values or from elements of other blocks. [`Splicer`]: a block with
-//!   some of another's elements and the same string table.
+//!   some of another's elements and the same string table. [`WayLocationSplicer`]: a block with locations on
+//!   its ways.
 //! * [`IndexRecord`]: what is in a blob, kept in its header, for planning without decompressing.
 //!
 //! The crate reads and writes bytes in memory only; files and threads are the engine's.
@@ -51,6 +52,7 @@ mod error;
 mod frame;
 mod header;
 mod index;
+mod locate;
 mod splice;
 mod strings;
 pub mod wire;
@@ -70,4 +72,5 @@ pub use frame::{
 };
 pub use header::{FileHeader, HISTORY, HeaderBox, LOCATIONS_ON_WAYS, SORTED, SUPPORTED_FEATURES};
 pub use index::{INDEX_RECORD_SIZE, IndexRecord};
+pub use locate::WayLocationSplicer;
 pub use splice::{Spliced, Splicer};

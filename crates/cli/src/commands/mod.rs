@@ -1,5 +1,6 @@
 //! One module a command: arguments to library options, results to text.
 
+pub mod add_locations;
 pub mod cat;
 pub mod check;
 pub mod extract;

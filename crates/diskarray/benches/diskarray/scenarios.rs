@@ -1,0 +1,267 @@
+//! The store alone: against the device, in batches, as a table of node locations, and beyond memory.
+
+use crate::keys::{Random, absent, locations, node_ids, present, spread};
+use crate::{Args, per_second, rate, resident};
+use osmill_diskarray::backend::{Backend, FileBackend};
+use osmill_diskarray::{Batch, Device, Durability, Encoding, Operation, Options, OrderedMap, Reply};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+struct File(PathBuf);
+
+impl Drop for File {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn file(args: &Args, name: &str) -> File {
+    let path = args.dir.join(format!("diskarray-bench-{name}"));
+    let _ = std::fs::remove_file(&path);
+    File(path)
+}
+
+fn ceiling(args: &Args) -> Device {
+    let file = file(args, "device");
+    let backend: Arc<dyn Backend> = Arc::new(FileBackend::open(&file.0, args.access, true, true).unwrap());
+    let device = Device::measure(&backend, 1 << 30, 64, Duration::from_millis(1200)).unwrap();
+    println!(
+        "device: {} random reads of 4 KiB at depth 64, {:.2} GB/s sequential read, {:.2} GB/s write ({})",
+        per_second(device.iops),
+        device.read_rate / 1e9,
+        device.write_rate / 1e9,
+        backend.describe()
+    );
+    device
+}
+
+pub fn device(args: &Args) {
+    let device = ceiling(args);
+    println!(
+        "an extent is regrouped from a share of {:.2}",
+        device.regroup_share()
+    );
+}
+
+fn options(args: &Args, memory: u64) -> Options {
+    Options::default()
+        .memory(args.memory.unwrap_or(memory))
+        .access(args.access)
+}
+
+fn build(args: &Args, n: u64, memory: u64, encoding: Encoding) -> (File, OrderedMap<()>) {
+    let file = file(args, "set");
+    let mut map = OrderedMap::<()>::create(&file.0, options(args, memory).encoding(encoding)).unwrap();
+    let start = Instant::now();
+    map.bulk_load((0..n).map(|i| (spread(i, n), ()))).unwrap();
+    map.commit(Durability::Batch, &[]).unwrap();
+    let stats = map.stats().unwrap();
+    println!(
+        "{n} keys {}, bulk load {}, {:.2} bytes a key, directory {:.4} bytes a key, memory budget {} MiB",
+        stats.encoding,
+        per_second(n as f64 / start.elapsed().as_secs_f64()),
+        stats.bytes_a_key,
+        stats.directory_memory as f64 / n as f64,
+        stats.memory_budget >> 20,
+    );
+    (file, map)
+}
+
+/// Single operations in flight from one thread, against the device's random reads before and after.
+pub fn window(args: &Args) {
+    let n = args.n.unwrap_or(128_000_000);
+    let before = ceiling(args);
+    let (_file, mut map) = build(args, n, 64 << 20, Encoding::Raw);
+    let mut random = Random(5);
+    let ops = 300_000u64;
+    let mut results = vec![];
+    for name in ["search", "at", "insert", "delete"] {
+        let mut inserted = vec![];
+        let mut pipeline = map.pipeline(2048);
+        let mut hits = 0u64;
+        let mut note = |reply: Option<Reply<()>>| {
+            hits += u64::from(matches!(
+                reply,
+                Some(Reply::Value(Some(())) | Reply::Row(Some(_)))
+            ));
+        };
+        let r = rate(ops, || {
+            for _ in 0..ops {
+                let op = match name {
+                    "search" => Operation::Get(present(&mut random, n)),
+                    "at" => Operation::At(random.below(n)),
+                    "insert" => {
+                        inserted.push(absent(&mut random));
+                        Operation::Insert(inserted[inserted.len() - 1], ())
+                    }
+                    _ => Operation::Remove(present(&mut random, n)),
+                };
+                note(pipeline.push(op).unwrap());
+            }
+            while let Some(reply) = pipeline.pop().unwrap() {
+                note(Some(reply));
+            }
+        });
+        drop(pipeline);
+        match name {
+            "search" | "at" => assert_eq!(hits, ops),
+            "insert" => assert!(map.get_many(&inserted).unwrap().iter().all(Option::is_some)),
+            _ => assert!(hits > ops * 9 / 10),
+        }
+        let start = Instant::now();
+        map.commit(Durability::Batch, &[]).unwrap();
+        results.push((name, r, start.elapsed()));
+    }
+    let after = ceiling(args);
+    for (name, r, commit) in results {
+        let share = r / before.iops.min(after.iops);
+        println!(
+            "window of 2048: {name} {} = {:.0} % of the random-read ceiling; commit after {commit:.2?}",
+            per_second(r),
+            share * 100.0
+        );
+    }
+}
+
+/// Durable batches of insertions and deletions, batches of lookups.
+pub fn batch(args: &Args) {
+    let n = args.n.unwrap_or(128_000_000);
+    ceiling(args);
+    let (_file, mut map) = build(args, n, 264 << 20, Encoding::Raw);
+    let mut random = Random(9);
+    for (size, rounds) in [(65_536u64, 4), (1 << 20, 3), (8 << 20, 1)] {
+        let (mut insert, mut delete, mut search, mut at) = (0.0f64, 0.0f64, 0.0f64, 0.0f64);
+        for _ in 0..rounds {
+            let keys: Vec<u64> = (0..size).map(|_| absent(&mut random)).collect();
+            let before = map.len();
+            insert = insert.max(rate(size, || {
+                let mut batch = Batch::new();
+                keys.iter().for_each(|&k| batch.put(k, ()));
+                map.apply(&mut batch).unwrap();
+                map.commit(Durability::Batch, &[]).unwrap();
+            }));
+            let known: Vec<u64> = (0..size).map(|_| present(&mut random, n)).collect();
+            assert!(map.get_many(&keys).unwrap().iter().all(Option::is_some));
+            search = search.max(rate(size, || {
+                assert!(map.get_many(&known).unwrap().iter().all(Option::is_some));
+            }));
+            let ranks: Vec<u64> = (0..size).map(|_| random.below(map.len())).collect();
+            at = at.max(rate(size, || {
+                assert!(map.at_many(&ranks).unwrap().iter().all(Option::is_some));
+            }));
+            delete = delete.max(rate(size, || {
+                let mut batch = Batch::new();
+                keys.iter().for_each(|&k| batch.remove(k));
+                map.apply(&mut batch).unwrap();
+                map.commit(Durability::Batch, &[]).unwrap();
+            }));
+            assert_eq!(map.len(), before);
+        }
+        let stats = map.stats().unwrap();
+        println!(
+            "batches of {size}, best of {rounds}: durable insert {}, durable delete {}, search {}, at {}; file {} MiB, peak resident {:.0} MiB",
+            per_second(insert),
+            per_second(delete),
+            per_second(search),
+            per_second(at),
+            stats.file_bytes >> 20,
+            resident().0
+        );
+    }
+    ceiling(args);
+}
+
+/// Node id to location, as a table of a planet's nodes that is updated every minute.
+pub fn nodes(args: &Args) {
+    let n = args.n.unwrap_or(50_000_000);
+    ceiling(args);
+    let file = file(args, "nodes");
+    let mut map = OrderedMap::<(i32, i32)>::create(&file.0, options(args, 256 << 20)).unwrap();
+    let load = rate(n, || {
+        map.bulk_load(node_ids(n).zip(locations())).unwrap();
+        map.commit(Durability::Batch, b"1").unwrap();
+    });
+    let stats = map.stats().unwrap();
+    println!(
+        "{n} nodes: bulk load {}, {:.2} bytes a node, directory {:.4}",
+        per_second(load),
+        stats.bytes_a_key,
+        stats.directory_memory as f64 / n as f64
+    );
+    let mut random = Random(3);
+    let sample: Vec<u64> = map
+        .sample(1_000_000, 7)
+        .unwrap()
+        .into_iter()
+        .map(|row| row.0)
+        .collect();
+    for round in 0..3 {
+        let r = rate(1_000_000, || {
+            assert!(map.get_many(&sample).unwrap().iter().all(Option::is_some))
+        });
+        println!("get_many of 1 M unsorted keys, round {round}: {}", per_second(r));
+    }
+    let last = map.last().unwrap().unwrap().0;
+    for round in 0..5u64 {
+        let mut batch = Batch::new();
+        for i in 0..10_000u64 {
+            match i % 10 {
+                0 => batch.remove(sample[random.below(1_000_000) as usize]),
+                1..=4 => batch.put(sample[random.below(1_000_000) as usize], (i as i32, 7)),
+                _ => batch.put(last + round * 20_000 + i, (i as i32, 9)),
+            }
+        }
+        let start = Instant::now();
+        let applied = map.apply(&mut batch).unwrap();
+        let middle = start.elapsed();
+        map.commit(Durability::Batch, &round.to_le_bytes()).unwrap();
+        println!(
+            "batch of 10 k mixed operations, durable: {:.2?} ({middle:.2?} to apply); {applied:?}",
+            start.elapsed()
+        );
+    }
+    let scan = rate(n, || {
+        assert_eq!(map.iter().map(|r| r.unwrap().0).count() as u64, map.len())
+    });
+    println!("scan in key order: {}", per_second(scan));
+    let start = Instant::now();
+    let report = map.verify(None).unwrap();
+    assert!(report.is_sound());
+    println!("verify: {:.2?}\n{}", start.elapsed(), map.stats().unwrap());
+    println!("peak resident {:.0} MiB", resident().0);
+}
+
+/// More keys than memory: everything counted.
+pub fn big(args: &Args) {
+    let n = args.n.unwrap_or(1_000_000_000);
+    let memory = 264 << 20;
+    let (file, map) = build(args, n, memory, Encoding::Raw);
+    println!("peak resident after the build {:.0} MiB", resident().0);
+    drop(map);
+    let start = Instant::now();
+    let mut map = OrderedMap::<()>::open(&file.0, options(args, memory)).unwrap();
+    println!("recovery: {:.2?}", start.elapsed());
+    let mut random = Random(77);
+    let size = 1 << 20;
+    let ops = 200_000;
+    let mut pipeline = map.pipeline(2048);
+    let r = rate(ops, || {
+        for _ in 0..ops {
+            pipeline.push(Operation::Get(present(&mut random, n))).unwrap();
+        }
+        while pipeline.pop().unwrap().is_some() {}
+    });
+    drop(pipeline);
+    println!("window of 2048: search {}", per_second(r));
+    let keys: Vec<u64> = (0..size).map(|_| absent(&mut random)).collect();
+    let r = rate(size, || {
+        let mut batch = Batch::new();
+        keys.iter().for_each(|&k| batch.put(k, ()));
+        map.apply(&mut batch).unwrap();
+        map.commit(Durability::Batch, &[]).unwrap();
+    });
+    println!("durable insert in a batch of {size}: {}", per_second(r));
+    assert!(map.get_many(&keys[..10_000]).unwrap().iter().all(Option::is_some));
+    println!("{}\npeak resident {:.0} MiB", map.stats().unwrap(), resident().0);
+}

@@ -1,0 +1,188 @@
+//! How many ranges of ids are done one after the other, and where they are cut.
+//!
+//! What a range costs is estimated from blobs that are read as a sample, spread evenly over those with nodes:
+//! the bytes of the table, for every node as if it were referred to, and the bitmaps of the range and of the
+//! next one. In a sorted file the nodes between two samples are taken to be spread evenly over the ids between
+//! them; in others the ids of the sample stand for all.
+
+use osmill_engine::{Blob, BlobEntry, Input, Job, Result};
+use osmill_model::id_order;
+use osmill_nodes::{IdRange, NodeBatch};
+
+use super::Parts;
+
+/// Bytes of scratch that are set aside for a reference: two coordinates that differ by some kilometres.
+pub(super) const SCRATCH_BYTES: u64 = 6;
+
+/// Blobs that are read to estimate.
+const SAMPLE: usize = 48;
+
+/// Bytes of a slot in a table: its share of block and directory.
+const SLOT_BYTES: f64 = 5.5;
+/// The same while a table is filled out of order.
+const SCATTERED_SLOT_BYTES: f64 = 12.0 + SLOT_BYTES;
+
+/// A sampled blob.
+struct Sample {
+    /// Its ids in their order; first and last one only, if the file is sorted.
+    ids: Vec<i64>,
+    /// Its nodes, and those around it for which it stands.
+    nodes: f64,
+}
+
+/// Cuts the ids into ranges each of which fits in the job's memory.
+pub(super) fn cut(job: &Job, input: &Input, parts: &Parts) -> Result<Vec<IdRange>> {
+    let memory = job.options().memory as f64;
+    // A node takes more than this in any file.
+    let bytes: u64 = parts.nodes.iter().map(|blob| u64::from(blob.data_size)).sum();
+    if bytes as f64 * 8.0 < memory {
+        return Ok(vec![IdRange::ALL]);
+    }
+    let sorted = parts.boundary.is_some();
+    let samples = samples(input, &parts.nodes, sorted)?;
+    let stretches = if sorted {
+        sorted_stretches(&samples)
+    } else {
+        scattered_stretches(samples)
+    };
+    Ok(IdRange::cut_at(&cuts(&stretches, memory)))
+}
+
+fn samples(input: &Input, blobs: &[BlobEntry], sorted: bool) -> Result<Vec<Sample>> {
+    let step = blobs.len().div_ceil(SAMPLE).max(1);
+    let mut reader = Blob::new(input.file().clone());
+    let mut nodes = NodeBatch::default();
+    let mut samples = Vec::new();
+    for stretch in blobs.chunks(step) {
+        reader.begin(stretch[0]);
+        let read = reader.block().and_then(|block| nodes.read(block));
+        read.map_err(|fault| reader.locate(fault))?;
+        let (Some(first), Some(last)) = (nodes.ids().first(), nodes.ids().last()) else {
+            continue;
+        };
+        let size = |blobs: &[BlobEntry]| blobs.iter().map(|b| u64::from(b.data_size)).sum::<u64>() as f64;
+        samples.push(Sample {
+            ids: if sorted {
+                vec![*first, *last]
+            } else {
+                nodes.ids().to_vec()
+            },
+            nodes: nodes.ids().len() as f64 * size(stretch) / size(&stretch[..1]),
+        });
+    }
+    Ok(samples)
+}
+
+/// Ids from `first` on, up to where the next stretch begins, and the bytes that they cost.
+struct Stretch {
+    first: i64,
+    span: u64,
+    cost: f64,
+}
+
+/// Bytes of the bitmaps over `nodes` ids in a span: one that is read, and one that is collected meanwhile.
+fn bitmap_bytes(span: u64, nodes: f64) -> f64 {
+    2.0 * 1024.0 * (span as f64 / 7168.0 + 1.0).min(nodes)
+}
+
+fn sorted_stretches(samples: &[Sample]) -> Vec<Stretch> {
+    let mut stretches = Vec::new();
+    for (i, sample) in samples.iter().enumerate() {
+        let first = sample.ids[0];
+        let next = samples.get(i + 1).map_or(sample.ids[1], |next| next.ids[0]);
+        let span = id_order(next).saturating_sub(id_order(first));
+        stretches.push(Stretch {
+            first,
+            span,
+            cost: sample.nodes * SLOT_BYTES + bitmap_bytes(span, sample.nodes),
+        });
+    }
+    stretches
+}
+
+fn scattered_stretches(samples: Vec<Sample>) -> Vec<Stretch> {
+    let mut ids: Vec<(i64, f64)> = samples
+        .into_iter()
+        .flat_map(|sample| {
+            let weight = sample.nodes / sample.ids.len() as f64;
+            sample.ids.into_iter().map(move |id| (id, weight))
+        })
+        .collect();
+    ids.sort_unstable_by_key(|(id, _)| id_order(*id));
+    let chunk = ids.len().div_ceil(1024).max(1);
+    let starts: Vec<i64> = ids.iter().step_by(chunk).map(|(id, _)| *id).collect();
+    ids.chunks(chunk)
+        .enumerate()
+        .map(|(i, own)| {
+            let (first, last) = (own[0].0, own[own.len() - 1].0);
+            let next = starts.get(i + 1).copied().unwrap_or(last);
+            let span = id_order(next).saturating_sub(id_order(first));
+            let nodes: f64 = own.iter().map(|(_, weight)| weight).sum();
+            Stretch {
+                first,
+                span,
+                cost: nodes * SCATTERED_SLOT_BYTES + bitmap_bytes(span, nodes),
+            }
+        })
+        .collect()
+}
+
+/// The ids where ranges of equal cost begin, each of which costs at most `memory`.
+fn cuts(stretches: &[Stretch], memory: f64) -> Vec<i64> {
+    let total: f64 = stretches.iter().map(|stretch| stretch.cost).sum();
+    // More ranges than this would each find little to do.
+    let ranges = (total / memory).ceil().clamp(1.0, 1024.0);
+    let target = total / ranges;
+    let mut cuts = Vec::new();
+    let mut before = 0.0;
+    for stretch in stretches {
+        let mut goal = target * (cuts.len() + 1) as f64;
+        while goal < before + stretch.cost && ((cuts.len() + 1) as f64) < ranges {
+            let part = ((goal - before) / stretch.cost).clamp(0.0, 1.0) * stretch.span as f64;
+            cuts.push(step(stretch.first, part as u64));
+            goal = target * (cuts.len() + 1) as f64;
+        }
+        before += stretch.cost;
+    }
+    cuts
+}
+
+/// The id that lies `by` places after another in the order of ids.
+fn step(id: i64, by: u64) -> i64 {
+    if id > 0 {
+        return id.saturating_add_unsigned(by);
+    }
+    let place = id.unsigned_abs().saturating_add(by);
+    // Behind the negative ids come the positive ones.
+    i64::try_from(place).map_or(1, |place| -place)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_cost_the_same() {
+        let stretches: Vec<Stretch> = (0..10)
+            .map(|i| Stretch {
+                first: 1 + 1000 * i,
+                span: 1000,
+                cost: 100.0,
+            })
+            .collect();
+        assert_eq!(cuts(&stretches, 1000.0), []);
+        assert_eq!(cuts(&stretches, 999.0), [5001]);
+        assert_eq!(cuts(&stretches, 250.0), [2501, 5001, 7501]);
+        assert_eq!(cuts(&stretches, 30.0).len(), 33);
+        assert_eq!(cuts(&[], 30.0), []);
+    }
+
+    #[test]
+    fn steps_follow_the_order_of_ids() {
+        assert_eq!(step(5, 3), 8);
+        assert_eq!(step(0, 3), -3);
+        assert_eq!(step(-5, 3), -8);
+        assert_eq!(step(i64::MIN, u64::MAX), 1);
+        assert_eq!(step(i64::MAX, 9), i64::MAX);
+    }
+}
