@@ -442,7 +442,7 @@ impl<'a> Work<'a> {
             while let Some(item) = items.try_next()? {
                 match item {
                     Item::Dense(mut dense) => {
-                        let own = keep.as_slice().get(..DenseNodes::count(&dense)).unwrap_or(&[]);
+                        let own = keep.as_slice().get(..dense.len()).unwrap_or(&[]);
                         keep = keep.as_slice()[own.len()..].iter();
                         let last = own.iter().rposition(|keep| *keep).map_or(0, |last| last + 1);
                         for keep in &own[..last] {
@@ -476,10 +476,10 @@ impl<'a> Work<'a> {
             while let Some(item) = items.try_next()? {
                 match item {
                     Item::Dense(dense) => {
-                        let end = keep.len() + DenseNodes::count(&dense);
+                        let end = keep.len() + dense.len();
                         if !dense.is_untagged() {
                             let mut tags = dense.tag_column();
-                            for _ in 0..DenseNodes::count(&dense) {
+                            for _ in 0..dense.len() {
                                 let mut tagged = false;
                                 while let Some(1..) = tags.try_next()? {
                                     tagged = true;
