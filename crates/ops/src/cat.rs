@@ -245,6 +245,16 @@ impl Cat<'_> {
                 })?;
         let (counts, order) = State::fold(states);
         self.job.objects_in(counts);
+        let stream = stream
+            .into_inner()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        if stream.headers_differ() && self.options.format == Format::Pbf {
+            return Err(Error::Failed(format!(
+                "{}: it has several file headers, which say different things; save it to a file and run \
+                 osmill cat on that",
+                path.display()
+            )));
+        }
         if let (Some(offence), true, Format::Pbf) = (order.first_descent, sorted, self.options.format) {
             return Err(Error::Failed(format!(
                 "{}: the header says that the data is sorted, but {} comes after {} in blob {}; \

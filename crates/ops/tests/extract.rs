@@ -1,10 +1,10 @@
 //! Extracts against osmium, against single extracts, and on the cases that users reported.
 
-mod common;
+mod beside;
 
 use std::path::{Path, PathBuf};
 
-use common::{all, assert_same, few, job, opl, osmium, ready, to_pbf};
+use beside::{all, assert_same, few, job, opl, osmium, ready, to_pbf};
 use osmill_engine::Counts;
 use osmill_geometry::{MultiPolygon, parse_bbox, parse_poly, read_region};
 use osmill_ops::extract::{self, Extract, Options, Report, Strategy, extract};

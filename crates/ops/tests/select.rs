@@ -1,10 +1,10 @@
 //! tags-filter, getid, removeid and getparents against osmium, and on the cases that users reported.
 
-mod common;
+mod beside;
 
 use std::path::{Path, PathBuf};
 
-use common::{all, assert_same, few, job, opl, osmium, ready, to_pbf};
+use beside::{all, assert_same, few, job, opl, osmium, ready, to_pbf};
 use osmill_model::Kind;
 use osmill_ops::filter::TagFilter;
 use osmill_ops::getid::{self, getid};
