@@ -16,6 +16,7 @@ fn main() -> ExitCode {
         Command::Cat(args) => commands::cat::run(&cli.common, args),
         Command::Inspect(args) => commands::inspect::run(&cli.common, args),
         Command::Check(args) => commands::check::run(&cli.common, args),
+        Command::Nodes(command) => commands::nodes::run(&cli.common, command),
         Command::AddLocationsToWays(args) => commands::add_locations::run(&cli.common, args),
     };
     match result {

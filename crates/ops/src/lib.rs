@@ -6,6 +6,7 @@
 //! * [`filter`]: tag expressions.
 //! * [`check`]: order, uniqueness and references.
 //! * [`add_locations`]: the locations of their nodes on ways.
+//! * [`nodes`]: the persistent store of node locations.
 //!
 //! A function takes a [`osmill_engine::Job`] with the budgets, the inputs, and an options struct; it returns
 //! what it found out. Rendering is the caller's.
@@ -16,6 +17,7 @@ pub mod check;
 pub mod filter;
 pub mod inspect;
 mod merge;
+pub mod nodes;
 mod order;
 mod split;
 pub mod tags;

@@ -116,7 +116,7 @@ fn write(path: &Path, items: &[Item], sorted: bool, per_blob: usize) {
                     let kind = osmill_pbf::BlobType::Data;
                     osmill_pbf::write_frame(out.bytes(), kind, None, &raw, &mut compressor, &mut Vec::new())
                         .map(drop)
-                    .map_err(|e| Error::Failed(e.to_string()))
+                        .map_err(|e| Error::Failed(e.to_string()))
                 }
             },
         )

@@ -4,3 +4,4 @@ pub mod add_locations;
 pub mod cat;
 pub mod check;
 pub mod inspect;
+pub mod nodes;
