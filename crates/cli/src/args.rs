@@ -40,6 +40,8 @@ pub enum Command {
     Removeid(commands::getid::RemoveidArgs),
     Getparents(commands::getid::GetparentsArgs),
     AddLocationsToWays(AddLocationsArgs),
+    #[command(subcommand)]
+    Nodes(NodesCommand),
 }
 
 /// Options that mean the same in every command.
@@ -393,8 +395,8 @@ pub struct AddLocationsArgs {
     /// has already, instead of failing
     #[arg(long)]
     pub ignore_missing_nodes: bool,
-    /// How nodes are indexed. The names of other programs are taken and mean 'auto', which adapts to
-    /// the data and to --memory
+    /// Where locations come from: 'auto' adapts to the data and to --memory, 'store=PATH' takes them from a
+    /// store that 'osmill nodes' made. The names of other programs' types are taken and mean 'auto'
     #[arg(short, long, value_name = "TYPE", default_value = "auto", value_parser = parse_index_type)]
     pub index_type: IndexType,
     /// Taken for the sake of other programs' scripts; negative ids need no index of their own
@@ -405,11 +407,109 @@ pub struct AddLocationsArgs {
     pub compression: Option<Compression>,
 }
 
+/// A store of node locations on disk: build it once, keep it up to date with change files, ask it by id.
+#[derive(Debug, Subcommand)]
+#[command(after_help = "\
+Examples:
+  osmill nodes build region.osm.pbf region.nodes
+  osmill nodes apply region.nodes 3048.osc.gz 3049.osc.gz
+  osmill nodes get region.nodes 17 n18 node/19
+  osmill add-locations-to-ways -i store=region.nodes region.osm.pbf -o located.osm.pbf")]
+pub enum NodesCommand {
+    /// Make a store from the nodes of a PBF file
+    Build {
+        /// PBF file; '-' is standard input
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// The store to make
+        #[arg(value_name = "STORE")]
+        store: PathBuf,
+        /// Replace the store if it exists
+        #[arg(short = 'O', long)]
+        overwrite: bool,
+    },
+    /// Print where nodes are; exit code 1 if one is not there
+    Get {
+        /// The store
+        #[arg(value_name = "STORE")]
+        store: PathBuf,
+        /// Nodes: 17, n17, node/17; '-' reads them from standard input
+        #[arg(value_name = "ID", required = true)]
+        ids: Vec<String>,
+    },
+    /// Apply change files in order, each with its sequence number in one step
+    Apply {
+        /// The store
+        #[arg(value_name = "STORE")]
+        store: PathBuf,
+        /// OsmChange files, plain or compressed
+        #[arg(value_name = "CHANGE", required = true)]
+        changes: Vec<PathBuf>,
+        /// Sequence number of the first file; those after it count up. Without it the state file beside each
+        /// change is read: NAME.state.txt for NAME.osc.gz
+        #[arg(long, value_name = "N")]
+        sequence: Option<i64>,
+    },
+    /// Print all nodes in the order of ids
+    Dump {
+        /// The store
+        #[arg(value_name = "STORE")]
+        store: PathBuf,
+    },
+    /// Tell what a store holds and takes
+    Stats {
+        /// The store
+        #[arg(value_name = "STORE")]
+        store: PathBuf,
+        /// Write JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Read the whole store and check it; exit code 1 if it is damaged
+    Check {
+        /// The store
+        #[arg(value_name = "STORE")]
+        store: PathBuf,
+    },
+    /// Move data into holes that changes have left, and cut the file
+    Compact {
+        /// The store
+        #[arg(value_name = "STORE")]
+        store: PathBuf,
+    },
+    /// Make a store from a flat node file of osmium or osm2pgsql
+    Import {
+        /// The flat file
+        #[arg(value_name = "FLAT")]
+        flat: PathBuf,
+        /// The store to make
+        #[arg(value_name = "STORE")]
+        store: PathBuf,
+        /// Replace the store if it exists
+        #[arg(short = 'O', long)]
+        overwrite: bool,
+    },
+    /// Write a flat node file for osmium or osm2pgsql; its size follows the largest id
+    Export {
+        /// The store
+        #[arg(value_name = "STORE")]
+        store: PathBuf,
+        /// The flat file to write
+        #[arg(value_name = "FLAT")]
+        flat: PathBuf,
+        /// Replace the flat file if it exists
+        #[arg(short = 'O', long)]
+        overwrite: bool,
+    },
+}
+
 /// Where locations are looked up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum IndexType {
     /// In a table that is made for the purpose.
     Auto,
+    /// In a store.
+    Store(PathBuf),
 }
 
 /// Reads the name of a type of index.
@@ -430,13 +530,16 @@ pub fn parse_index_type(text: &str) -> Result<IndexType, String> {
         "dense_mmap_array",
         "dense_file_array",
     ];
+    if let Some(path) = text.strip_prefix("store=") {
+        return Ok(IndexType::Store(path.into()));
+    }
     // Some take a file name, which is not needed.
     let name = text.split_once(',').map_or(text, |(name, _)| name);
     if NAMES.contains(&name) {
         return Ok(IndexType::Auto);
     }
     Err(format!(
-        "'{name}' is not a type of index; use auto, or one of {}",
+        "'{name}' is not a type of index; use auto, store=PATH, or one of {}",
         NAMES[1..].join(", ")
     ))
 }

@@ -22,6 +22,7 @@ fn main() -> ExitCode {
         Command::Getid(args) => commands::getid::run_getid(&cli.common, args),
         Command::Removeid(args) => commands::getid::run_removeid(&cli.common, args),
         Command::Getparents(args) => commands::getid::run_getparents(&cli.common, args),
+        Command::Nodes(command) => commands::nodes::run(&cli.common, command),
         Command::AddLocationsToWays(args) => commands::add_locations::run(&cli.common, args),
     };
     match result {

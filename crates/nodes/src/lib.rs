@@ -30,6 +30,33 @@
 //! reference lies in. There is no sorting, and no id in scratch: a reference costs the bytes of the difference to
 //! the location before.
 //!
+//! # The store
+//!
+//! [`NodeStore`] is the other user of the idea: a file that maps the ids of all nodes to locations, follows the
+//! change files of the data, and is asked by id, today and after the next restart.
+//!
+//! ```
+//! use osmill_model::Location;
+//! use osmill_nodes::{NodeStore, State};
+//!
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let path = folder.path().join("nodes");
+//! let mut store = NodeStore::create(&path, 64 << 20)?;
+//! store.load([Ok((1, Location::new(74_000_000, 437_000_000))), Ok((2, Location::new(74_000_100, 437_000_200)))])?;
+//! store.commit(State { sequence: Some(3047), ..State::default() })?;
+//! // A change file: node 2 has moved, node 1 is gone. It is there as a whole, with its number, or not at all.
+//! store.change([(2, Some(Location::new(74_000_101, 437_000_200))), (1, None)])?;
+//! store.commit(State { sequence: Some(3048), ..State::default() })?;
+//! drop(store);
+//!
+//! let store = NodeStore::open(&path, 64 << 20, true)?;
+//! let mut way = Vec::new();
+//! store.locate(&[2, 1], &mut way)?;
+//! assert_eq!(way, [Some(Location::new(74_000_101, 437_000_200)), None]);
+//! assert_eq!(store.state().sequence, Some(3048));
+//! # Ok::<(), osmill_engine::Error>(())
+//! ```
+//!
 //! # Example: the ways of a file
 //!
 //! ```
@@ -82,12 +109,14 @@
 mod fill;
 mod ids;
 mod packed;
+pub mod store;
 mod streams;
 mod table;
 
 pub use fill::{Filler, NodeBatch};
 pub use ids::{IdRange, NodeIds, ReferenceCollector};
 pub use packed::BLOCK;
+pub use store::{NodeSnapshot, NodeStore, State};
 pub use streams::{LocationStreams, Stream, free_space};
 pub use table::LocationTable;
 

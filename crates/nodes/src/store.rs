@@ -11,7 +11,9 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use osmill_diskarray::{Applied, Batch, CompactReport, Durability, Options, OrderedMap, Stats, VerifyReport};
+use osmill_diskarray::{
+    Applied, Batch, CompactReport, Durability, Options, OrderedMap, Snapshot, Stats, VerifyReport,
+};
 use osmill_engine::{Error, Result};
 use osmill_model::{Location, Timestamp, id_order};
 
@@ -226,6 +228,11 @@ impl NodeStore {
         Ok(())
     }
 
+    /// The last id in their order: the largest one, if any is positive.
+    pub fn last(&self) -> Result<Option<i64>> {
+        Ok(self.map.last().map_err(failed)?.map(|(key, _)| id_of(key)))
+    }
+
     /// Where a node is.
     pub fn get(&self, id: i64) -> Result<Option<Location>> {
         Ok(self.map.get(id_order(id)).map_err(failed)?.map(location_of))
@@ -238,6 +245,15 @@ impl NodeStore {
         let found = self.map.get_many(&keys).map_err(failed)?;
         locations.extend(found.into_iter().map(|value| value.map(location_of)));
         Ok(())
+    }
+
+    /// What the last commit left, for other threads. It stays usable when the store is dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Failed`] while changes wait for a commit.
+    pub fn snapshot(&mut self) -> Result<NodeSnapshot> {
+        Ok(NodeSnapshot(self.map.reader().map_err(failed)?.snapshot()))
     }
 
     /// All nodes in the order of ids.
@@ -261,6 +277,25 @@ impl NodeStore {
     /// Moves data into holes and cuts the file.
     pub fn compact(&mut self) -> Result<CompactReport> {
         self.map.compact(u64::MAX).map_err(failed)
+    }
+}
+
+/// The nodes of a store as of its last commit, for look-ups from many threads at once.
+pub struct NodeSnapshot(Snapshot<(i32, i32)>);
+
+impl fmt::Debug for NodeSnapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("NodeSnapshot")
+    }
+}
+
+impl NodeSnapshot {
+    /// Appends where each of these nodes is; see [`NodeStore::locate`].
+    pub fn locate(&self, ids: &[i64], locations: &mut Vec<Option<Location>>) -> Result<()> {
+        let keys: Vec<u64> = ids.iter().map(|id| id_order(*id)).collect();
+        let found = self.0.get_many(&keys).map_err(failed)?;
+        locations.extend(found.into_iter().map(|value| value.map(location_of)));
+        Ok(())
     }
 }
 

@@ -16,7 +16,7 @@
 //! An input that is not sorted is written in one pass at the end, in its own order; see
 //! [`osmill_nodes::Filler::scattered`] for what the table costs then.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use osmill_engine::{
@@ -25,16 +25,17 @@ use osmill_engine::{
 };
 use osmill_model::{Kind, KindSet, Location};
 use osmill_nodes::{
-    Filler, IdRange, LocationStreams, LocationTable, NodeBatch, ReferenceCollector, free_space,
+    Filler, IdRange, LocationStreams, LocationTable, NodeBatch, NodeSnapshot, NodeStore, ReferenceCollector,
+    free_space,
 };
 use osmill_pbf::{
-    Block, DenseNodes, Element, IndexRecord, Item, LOCATIONS_ON_WAYS, SORTED, WayLocationSplicer,
+    Block, DenseNodes, Element, IndexRecord, Item, LOCATIONS_ON_WAYS, NodeColumns, SORTED, WayLocationSplicer,
 };
 use serde::Serialize;
 
 use crate::cat::HeaderChanges;
 
-mod parts;
+pub(crate) mod parts;
 mod ranges;
 
 use parts::Parts;
@@ -48,6 +49,8 @@ pub struct Options {
     pub keep_members: bool,
     /// Leave references to nodes that are not there without a location, instead of failing.
     pub ignore_missing: bool,
+    /// Take locations from a node store instead of from the nodes of the file.
+    pub store: Option<PathBuf>,
     /// Name and version of the program for the file header.
     pub generator: String,
     /// Changes to the file header, applied last.
@@ -122,16 +125,11 @@ struct Work<'a> {
 }
 
 /// What the passes before the last one left for it.
-struct Found {
-    table: LocationTable,
-    streams: Option<LocationStreams>,
-}
-
-/// References that were found to dangle.
-#[derive(Default)]
-struct Missing {
-    count: u64,
-    first: Vec<i64>,
+enum Found {
+    /// The table of the last range, and what was noted of the others.
+    Table(LocationTable, Option<LocationStreams>),
+    /// A store has everything. References that dangle are found on the way.
+    Store(NodeSnapshot, ReferenceCollector),
 }
 
 impl<'a> Work<'a> {
@@ -142,7 +140,10 @@ impl<'a> Work<'a> {
         plan: &'a Plan,
         parts: Parts,
     ) -> Result<Work<'a>> {
-        let ranges = ranges::cut(job, input, &parts)?;
+        let ranges = match options.store {
+            Some(_) => vec![IdRange::ALL],
+            None => ranges::cut(job, input, &parts)?,
+        };
         Ok(Work {
             spans: parts.nodes.iter().map(|_| OnceLock::new()).collect(),
             disorder: OnceLock::new(),
@@ -190,37 +191,18 @@ impl<'a> Work<'a> {
         self.options.header.apply(&mut header)?;
         let sink = Sink::create_pbf(output, &header)?;
 
-        let (mut collector, scratch_refs) = self.collect_references()?;
-        let mut streams = None;
-        if self.ranges.len() > 1 {
-            self.check_scratch(scratch_refs)?;
-            streams = Some(LocationStreams::create(
-                &self.job.options().scratch,
-                self.ranges.len() - 1,
-                self.parts.ways.len(),
-            )?);
-        }
-        let mut missing = Missing::default();
-        let mut referenced = 0;
-        let mut number = 0;
-        let table = loop {
-            let table = self.fill(number, collector, &sink)?;
-            referenced += table.ids().len();
-            missing.count += table.ids().len() - table.present();
-            let room = NAMED - missing.first.len();
-            missing.first.extend(table.missing().take(room));
-            match &streams {
-                Some(streams) if number + 1 < self.ranges.len() => {
-                    collector = self.note_locations(number, &table, streams)?;
-                    number += 1;
-                }
-                _ => break table,
-            }
+        let mut report = Report {
+            written: Counts::default(),
+            bytes: 0,
+            referenced: 0,
+            missing: 0,
+            ranges: self.ranges.len(),
+            scratch: 0,
         };
-        if missing.count > 0 {
-            self.tell_missing(&missing)?;
-        }
-        let found = Found { table, streams };
+        let found = match &self.options.store {
+            Some(path) => self.open_store(path, &sink)?,
+            None => self.make_table(&sink, &mut report)?,
+        };
         let blobs = if self.is_sorted() {
             &self.parts.ways
         } else {
@@ -231,27 +213,77 @@ impl<'a> Work<'a> {
             Writer::default,
             |writer, blob, out| self.write_blob(writer, blob, out, &found),
         )?;
-        let report = Report {
-            written: sink.counts(),
-            bytes: sink.bytes(),
-            referenced,
-            missing: missing.count,
-            ranges: self.ranges.len(),
-            scratch: found.streams.as_ref().map_or(0, LocationStreams::bytes),
-        };
+        if let Found::Store(_, missing) = found {
+            let missing = missing.freeze(1)?;
+            report.missing = missing.len();
+            let first = (0..missing.len()).filter_map(|slot| missing.id(slot)).take(NAMED);
+            self.tell_missing(report.missing, first.collect())?;
+        }
+        report.written = sink.counts();
+        report.bytes = sink.bytes();
         self.job.objects_out(report.written);
         sink.finish()?;
         Ok(report)
     }
 
-    fn tell_missing(&self, missing: &Missing) -> Result<()> {
-        let names: Vec<String> = missing.first.iter().map(i64::to_string).collect();
+    /// All passes before the last one, with a table of the file's own nodes.
+    fn make_table(&self, sink: &Sink, report: &mut Report) -> Result<Found> {
+        let (mut collector, scratch_refs) = self.collect_references()?;
+        let mut streams = None;
+        if self.ranges.len() > 1 {
+            self.check_scratch(scratch_refs)?;
+            streams = Some(LocationStreams::create(
+                &self.job.options().scratch,
+                self.ranges.len() - 1,
+                self.parts.ways.len(),
+            )?);
+        }
+        let mut named = Vec::new();
+        let mut number = 0;
+        let table = loop {
+            let table = self.fill(number, collector, sink)?;
+            report.referenced += table.ids().len();
+            report.missing += table.ids().len() - table.present();
+            named.extend(table.missing().take(NAMED - named.len()));
+            match &streams {
+                Some(streams) if number + 1 < self.ranges.len() => {
+                    collector = self.note_locations(number, &table, streams)?;
+                    number += 1;
+                }
+                _ => break table,
+            }
+        };
+        self.tell_missing(report.missing, named)?;
+        report.scratch = streams.as_ref().map_or(0, LocationStreams::bytes);
+        Ok(Found::Table(table, streams))
+    }
+
+    /// The passes before the last one where a store has the locations: kept nodes are written.
+    fn open_store(&self, path: &Path, sink: &Sink) -> Result<Found> {
+        let store = NodeStore::open(path, self.job.options().memory, true)?.snapshot()?;
+        self.collect_references()?;
+        if self.is_sorted() {
+            self.write_kept(None, sink)?;
+        }
+        Ok(Found::Store(store, ReferenceCollector::new()))
+    }
+
+    /// What comes of `count` nodes that are not there, of which these are the first.
+    fn tell_missing(&self, count: u64, first: Vec<i64>) -> Result<()> {
+        if count == 0 {
+            return Ok(());
+        }
+        let names: Vec<String> = first.iter().map(i64::to_string).collect();
         let message = format!(
-            "{}: {} nodes that ways refer to are not in the file: {}{}",
+            "{}: {count} nodes that ways refer to are not in the {}: {}{}",
             self.input.path().display(),
-            missing.count,
+            if self.options.store.is_some() {
+                "store"
+            } else {
+                "file"
+            },
             names.join(", "),
-            if missing.count > NAMED as u64 { ", ..." } else { "" }
+            if count > NAMED as u64 { ", ..." } else { "" }
         );
         if self.options.ignore_missing {
             self.job
@@ -289,8 +321,8 @@ impl<'a> Work<'a> {
                                 Item::Relation(relation) => {
                                     counts.relations += 1;
                                     if wants_members {
-                                        for member in relation.members() {
-                                            let element = member?.element;
+                                        for element in relation.member_elements() {
+                                            let element = element?;
                                             if element.kind == Kind::Node {
                                                 self.members.insert(element.id);
                                             }
@@ -301,6 +333,9 @@ impl<'a> Work<'a> {
                                 Item::Node(_) | Item::Dense(_) => return Err(self.out_of_turn(&entry)),
                             }
                         }
+                    }
+                    if self.options.store.is_some() {
+                        return Ok(());
                     }
                     if !first.is_all() {
                         *outside += refs.iter().filter(|id| !last.contains(**id)).count() as u64;
@@ -351,25 +386,7 @@ impl<'a> Work<'a> {
         }
         let filler = Filler::sorted(ids)?;
         if number == 0 {
-            let states = self
-                .job
-                .pass("nodes", self.input.file(), &self.parts.nodes)
-                .write(
-                    sink,
-                    <(NodeBatch, Vec<bool>, u64)>::default,
-                    |state, blob, out| {
-                        let (nodes, keep, count) = state;
-                        let at = self.position(&self.parts.nodes, blob);
-                        self.read_nodes(nodes, blob)?;
-                        *count += nodes.ids().len() as u64;
-                        if let Some((first, last)) = nodes.ids().first().zip(nodes.ids().last()) {
-                            let _ = self.spans[at].set((*first, *last));
-                        }
-                        filler.add(at, nodes)?;
-                        self.write_nodes(nodes, keep, blob, out)
-                    },
-                )?;
-            self.count_nodes(number, states.iter().map(|(.., count)| count).sum());
+            self.write_kept(Some(&filler), sink)?;
             return filler.finish();
         }
         let range = self.ranges[number];
@@ -391,6 +408,32 @@ impl<'a> Work<'a> {
                 filler.add(self.position(&touched, blob), nodes)
             })?;
         filler.finish()
+    }
+
+    /// Reads all nodes of a sorted file, writes those that are kept, and fills the first table.
+    fn write_kept(&self, filler: Option<&Filler>, sink: &Sink) -> Result<()> {
+        let states = self
+            .job
+            .pass("nodes", self.input.file(), &self.parts.nodes)
+            .write(
+                sink,
+                <(NodeBatch, Vec<bool>, NodeColumns, u64)>::default,
+                |state, blob, out| {
+                    let (nodes, keep, columns, count) = state;
+                    let at = self.position(&self.parts.nodes, blob);
+                    self.read_nodes(nodes, blob)?;
+                    *count += nodes.ids().len() as u64;
+                    if let Some((first, last)) = nodes.ids().first().zip(nodes.ids().last()) {
+                        let _ = self.spans[at].set((*first, *last));
+                    }
+                    if let Some(filler) = filler {
+                        filler.add(at, nodes)?;
+                    }
+                    self.write_nodes(nodes, (keep, columns), blob, out)
+                },
+            )?;
+        self.count_nodes(0, states.iter().map(|(.., count)| count).sum());
+        Ok(())
     }
 
     fn count_nodes(&self, range: usize, nodes: u64) {
@@ -424,7 +467,7 @@ impl<'a> Work<'a> {
     fn write_nodes(
         &self,
         nodes: &NodeBatch,
-        keep: &mut Vec<bool>,
+        (keep, columns): (&mut Vec<bool>, &mut NodeColumns),
         blob: &mut Blob,
         out: &mut TaskOutput<'_>,
     ) -> KernelResult {
@@ -436,24 +479,21 @@ impl<'a> Work<'a> {
         if only_nodes && keep.iter().all(|keep| *keep) {
             return copy_whole(blob, out);
         }
-        let mut keep = keep.iter();
-        for group in blob.decoded().groups() {
+        let block = blob.decoded();
+        let mut rest = &keep[..];
+        for group in block.groups() {
             let mut items = group.items();
             while let Some(item) = items.try_next()? {
                 match item {
-                    Item::Dense(mut dense) => {
-                        let own = keep.as_slice().get(..dense.len()).unwrap_or(&[]);
-                        keep = keep.as_slice()[own.len()..].iter();
-                        let last = own.iter().rposition(|keep| *keep).map_or(0, |last| last + 1);
-                        for keep in &own[..last] {
-                            let node = dense.try_next()?;
-                            if let Some(node) = node.filter(|_| *keep) {
-                                out.keep(&Element::Node(node))?;
-                            }
-                        }
+                    Item::Dense(dense) => {
+                        let own;
+                        (own, rest) = rest.split_at(dense.len().min(rest.len()));
+                        keep_dense(block, dense, own, columns, out)?;
                     }
                     Item::Node(node) => {
-                        if keep.next() == Some(&true) {
+                        let own;
+                        (own, rest) = rest.split_at(rest.len().min(1));
+                        if own == [true] {
                             out.keep(&Element::Node(node))?;
                         }
                     }
@@ -544,9 +584,22 @@ impl<'a> Work<'a> {
             ..
         } = writer;
         locations.clear();
-        let Some(streams) = &found.streams else {
-            found.table.locate(refs, locations);
-            return Ok(());
+        let (table, streams) = match found {
+            Found::Table(table, Some(streams)) => (table, streams),
+            Found::Table(table, None) => {
+                table.locate(refs, locations);
+                return Ok(());
+            }
+            Found::Store(store, missing) => {
+                store.locate(refs, locations)?;
+                if locations.contains(&None) {
+                    rest.clear();
+                    let dangling = refs.iter().zip(&*locations).filter(|(_, at)| at.is_none());
+                    rest.extend(dangling.map(|(id, _)| *id));
+                    missing.insert_all(rest);
+                }
+                return Ok(());
+            }
         };
         let at = self.position(&self.parts.ways, blob);
         let (last, others) = self.ranges.split_last().unwrap_or((&IdRange::ALL, &[]));
@@ -557,7 +610,7 @@ impl<'a> Work<'a> {
         rest.clear();
         rest.extend(refs.iter().filter(|id| last.contains(**id)));
         rest_locations.clear();
-        found.table.locate(rest, rest_locations);
+        table.locate(rest, rest_locations);
         let mut rest = rest_locations.iter();
         for id in refs.iter() {
             let noted = others
@@ -584,7 +637,7 @@ impl<'a> Work<'a> {
         let nodes = record.kinds.contains(Kind::Node);
         if record.kinds == KindSet::NODES && !self.is_sorted() {
             writer.nodes.read(blob.block()?)?;
-            return self.write_nodes(&writer.nodes, &mut writer.keep, blob, out);
+            return self.write_nodes(&writer.nodes, (&mut writer.keep, &mut writer.columns), blob, out);
         }
         writer.refs.clear();
         if record.kinds.contains(Kind::Way) {
@@ -644,8 +697,40 @@ struct Writer {
     rest_locations: Vec<Option<Location>>,
     nodes: NodeBatch,
     keep: Vec<bool>,
+    columns: NodeColumns,
     splicer: WayLocationSplicer,
     raw: Vec<u8>,
+}
+
+/// Writes those of many nodes that are kept.
+fn keep_dense(
+    block: &Block,
+    mut dense: DenseNodes<'_>,
+    keep: &[bool],
+    columns: &mut NodeColumns,
+    out: &mut TaskOutput<'_>,
+) -> KernelResult {
+    if !keep.contains(&true) {
+        return Ok(());
+    }
+    if columns.read(block, &dense)? {
+        let mut at = 0;
+        for run in keep.chunk_by(|a, b| a == b) {
+            let range = at..at + run.len();
+            at = range.end;
+            if run[0] {
+                out.builder(Kind::Node)?.copy_nodes(block, columns, range)?;
+            }
+        }
+        return Ok(());
+    }
+    for keep in keep {
+        let node = dense.try_next()?;
+        if let Some(node) = node.filter(|_| *keep) {
+            out.keep(&Element::Node(node))?;
+        }
+    }
+    Ok(())
 }
 
 /// Where nothing else is known, what the ways carry already stays.

@@ -9,6 +9,7 @@
 //! * [`filter`]: tag expressions.
 //! * [`check`]: order, uniqueness and references.
 //! * [`add_locations`]: the locations of their nodes on ways.
+//! * [`nodes`]: the persistent store of node locations.
 //!
 //! A function takes a [`osmill_engine::Job`] with the budgets, the inputs, and an options struct; it returns
 //! what it found out. Rendering is the caller's.
@@ -23,6 +24,7 @@ pub mod getparents;
 pub mod ids;
 pub mod inspect;
 mod merge;
+pub mod nodes;
 mod order;
 pub mod select;
 mod split;

@@ -962,6 +962,19 @@ impl<'a> Relation<'a> {
         }
     }
 
+    /// The members in order, without their roles: no string is looked at.
+    pub fn member_elements(&self) -> impl Iterator<Item = Result<ElementId, BlockError>> + use<'a> {
+        let mut members = self.members();
+        std::iter::from_fn(move || {
+            let element = members.try_next_raw().transpose()?;
+            if element.is_err() {
+                (members.ids, members.relation.kinds, members.relation.roles) = Default::default();
+            }
+            let relation = ElementId::new(Kind::Relation, members.relation.id);
+            Some(element.map(|(element, _)| element).map_err(|e| e.of(relation)))
+        })
+    }
+
     /// How many members the relation has.
     pub fn member_count(&self) -> usize {
         self.ids.count()

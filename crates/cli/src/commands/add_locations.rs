@@ -6,7 +6,7 @@ use osmill_engine::{OutputOptions, Result};
 use osmill_ops::add_locations::{Options, add_locations};
 use osmill_ops::cat::HeaderChanges;
 
-use crate::args::{AddLocationsArgs, Common};
+use crate::args::{AddLocationsArgs, Common, IndexType};
 use crate::render;
 
 pub fn run(common: &Common, args: &AddLocationsArgs) -> Result<ExitCode> {
@@ -15,6 +15,10 @@ pub fn run(common: &Common, args: &AddLocationsArgs) -> Result<ExitCode> {
         keep_untagged: args.keep_untagged_nodes,
         keep_members: !args.no_keep_member_nodes,
         ignore_missing: args.ignore_missing_nodes,
+        store: match &args.index_type {
+            IndexType::Auto => None,
+            IndexType::Store(path) => Some(path.clone()),
+        },
         generator: args.output.generator.clone(),
         header: HeaderChanges::parse(&args.output.output_header)?,
     };

@@ -6,5 +6,6 @@ pub mod check;
 pub mod extract;
 pub mod getid;
 pub mod inspect;
+pub mod nodes;
 pub mod tags_filter;
 pub mod target;

@@ -6,7 +6,7 @@ use osmill_pbf::SORTED;
 
 /// The blobs of a file by what they are read for.
 #[derive(Debug)]
-pub(super) struct Parts {
+pub(crate) struct Parts {
     /// Blobs that may have nodes.
     pub nodes: Vec<BlobEntry>,
     /// Blobs that may have ways or relations.

@@ -1,9 +1,10 @@
 //! How many ranges of ids are done one after the other, and where they are cut.
 //!
 //! What a range costs is estimated from blobs that are read as a sample, spread evenly over those with nodes:
-//! the bytes of the table, for every node as if it were referred to, and the bitmaps of the range and of the
-//! next one. In a sorted file the nodes between two samples are taken to be spread evenly over the ids between
-//! them; in others the ids of the sample stand for all.
+//! the bytes of the table, for every node as if it were referred to; its bitmap; and the pages in which the
+//! references of the next range are collected meanwhile. A sampled blob stands for those up to the next one, by
+//! their bytes. In a sorted file their nodes are taken to be spread evenly over the ids up to the next sample;
+//! in others the ids of the sample stand for all.
 
 use osmill_engine::{Blob, BlobEntry, Input, Job, Result};
 use osmill_model::id_order;
@@ -26,8 +27,12 @@ const SCATTERED_SLOT_BYTES: f64 = 12.0 + SLOT_BYTES;
 struct Sample {
     /// Its ids in their order; first and last one only, if the file is sorted.
     ids: Vec<i64>,
-    /// Its nodes, and those around it for which it stands.
+    /// Nodes of the blobs for which it stands.
     nodes: f64,
+    /// Bytes of the bitmap over them.
+    lines: f64,
+    /// Bytes of the pages in which they are collected.
+    pages: f64,
 }
 
 /// Cuts the ids into ranges each of which fits in the job's memory.
@@ -40,6 +45,12 @@ pub(super) fn cut(job: &Job, input: &Input, parts: &Parts) -> Result<Vec<IdRange
     }
     let sorted = parts.boundary.is_some();
     let samples = samples(input, &parts.nodes, sorted)?;
+    // All at once, the pages are gone before the table is filled.
+    let total = |of: fn(&Sample) -> f64| samples.iter().map(of).sum::<f64>();
+    let slot = if sorted { SLOT_BYTES } else { SCATTERED_SLOT_BYTES };
+    if total(|s| s.lines) + (slot * total(|s| s.nodes)).max(total(|s| s.pages)) <= memory {
+        return Ok(vec![IdRange::ALL]);
+    }
     let stretches = if sorted {
         sorted_stretches(&samples)
     } else {
@@ -61,13 +72,16 @@ fn samples(input: &Input, blobs: &[BlobEntry], sorted: bool) -> Result<Vec<Sampl
             continue;
         };
         let size = |blobs: &[BlobEntry]| blobs.iter().map(|b| u64::from(b.data_size)).sum::<u64>() as f64;
+        let weight = size(stretch) / size(&stretch[..1]);
         samples.push(Sample {
+            nodes: nodes.ids().len() as f64 * weight,
+            lines: weight * 64.0 * different(nodes.ids(), 448),
+            pages: weight * 1024.0 * different(nodes.ids(), 7168),
             ids: if sorted {
                 vec![*first, *last]
             } else {
                 nodes.ids().to_vec()
             },
-            nodes: nodes.ids().len() as f64 * size(stretch) / size(&stretch[..1]),
         });
     }
     Ok(samples)
@@ -80,9 +94,12 @@ struct Stretch {
     cost: f64,
 }
 
-/// Bytes of the bitmaps over `nodes` ids in a span: one that is read, and one that is collected meanwhile.
-fn bitmap_bytes(span: u64, nodes: f64) -> f64 {
-    2.0 * 1024.0 * (span as f64 / 7168.0 + 1.0).min(nodes)
+/// How many different multiples of `per` these ids lie above.
+fn different(ids: &[i64], per: u64) -> f64 {
+    let mut numbers: Vec<u64> = ids.iter().map(|id| id_order(*id) / per).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    numbers.len() as f64
 }
 
 fn sorted_stretches(samples: &[Sample]) -> Vec<Stretch> {
@@ -94,7 +111,7 @@ fn sorted_stretches(samples: &[Sample]) -> Vec<Stretch> {
         stretches.push(Stretch {
             first,
             span,
-            cost: sample.nodes * SLOT_BYTES + bitmap_bytes(span, sample.nodes),
+            cost: sample.nodes * SLOT_BYTES + sample.lines + sample.pages,
         });
     }
     stretches
@@ -104,8 +121,9 @@ fn scattered_stretches(samples: Vec<Sample>) -> Vec<Stretch> {
     let mut ids: Vec<(i64, f64)> = samples
         .into_iter()
         .flat_map(|sample| {
-            let weight = sample.nodes / sample.ids.len() as f64;
-            sample.ids.into_iter().map(move |id| (id, weight))
+            let cost = sample.nodes * SCATTERED_SLOT_BYTES + sample.lines + sample.pages;
+            let cost = cost / sample.ids.len() as f64;
+            sample.ids.into_iter().map(move |id| (id, cost))
         })
         .collect();
     ids.sort_unstable_by_key(|(id, _)| id_order(*id));
@@ -117,11 +135,10 @@ fn scattered_stretches(samples: Vec<Sample>) -> Vec<Stretch> {
             let (first, last) = (own[0].0, own[own.len() - 1].0);
             let next = starts.get(i + 1).copied().unwrap_or(last);
             let span = id_order(next).saturating_sub(id_order(first));
-            let nodes: f64 = own.iter().map(|(_, weight)| weight).sum();
             Stretch {
                 first,
                 span,
-                cost: nodes * SCATTERED_SLOT_BYTES + bitmap_bytes(span, nodes),
+                cost: own.iter().map(|(_, cost)| cost).sum(),
             }
         })
         .collect()
