@@ -120,6 +120,11 @@ impl NodeIds {
         }
     }
 
+    /// Bytes taken by the bitmaps.
+    pub fn bytes(&self) -> u64 {
+        self.rest.bytes() + self.positive.bytes()
+    }
+
     /// Number of ids, which is the number of slots.
     pub fn len(&self) -> u64 {
         self.rest_len + self.positive.len()

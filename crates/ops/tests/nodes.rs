@@ -71,7 +71,7 @@ fn stores_are_built_and_copied() {
     write(&at("sorted.osm.pbf"), &nodes, true);
     let report = nodes::build(&job(), &at("sorted.osm.pbf"), &at("a"), false).unwrap();
     assert_eq!(report.nodes, nodes.len() as u64);
-    assert_eq!(all(&at("a")), nodes);
+    assert!(all(&at("a")) == nodes);
     assert_eq!(
         NodeStore::open(&at("a"), MEMORY, true).unwrap().state().sequence,
         Some(7)
@@ -82,17 +82,17 @@ fn stores_are_built_and_copied() {
     // In any order, the last one of a node counts.
     let mut mixed = nodes.clone();
     mixed.reverse();
-    mixed.insert(0, (3, Location::new(1, 1)));
+    mixed.insert(0, (4, Location::new(1, 1)));
     write(&at("mixed.osm.pbf"), &mixed, false);
     nodes::build(&job(), &at("mixed.osm.pbf"), &at("a"), true).unwrap();
-    assert_eq!(all(&at("a")), nodes);
+    assert!(all(&at("a")) == nodes);
 
     // There and back by the flat file.
     let report = nodes::export(&job(), &at("a"), &at("flat"), false).unwrap();
     assert_eq!(report.bytes, 8 * 100_001);
     assert_eq!(std::fs::metadata(at("flat")).unwrap().len(), report.bytes);
     nodes::import(&job(), &at("flat"), &at("b"), false).unwrap();
-    assert_eq!(all(&at("b")), nodes);
+    assert!(all(&at("b")) == nodes);
 
     std::fs::write(at("flat"), b"abc").unwrap();
     let error = nodes::import(&job(), &at("flat"), &at("c"), false).unwrap_err();

@@ -187,11 +187,11 @@ mod tests {
                 cost: 100.0,
             })
             .collect();
-        assert_eq!(cuts(&stretches, 1000.0), Vec::<i64>::new());
+        assert!(cuts(&stretches, 1000.0).is_empty());
         assert_eq!(cuts(&stretches, 999.0), [5001]);
         assert_eq!(cuts(&stretches, 250.0), [2501, 5001, 7501]);
         assert_eq!(cuts(&stretches, 30.0).len(), 33);
-        assert_eq!(cuts(&[], 30.0), Vec::<i64>::new());
+        assert!(cuts(&[], 30.0).is_empty());
     }
 
     #[test]
