@@ -17,7 +17,7 @@ use serde_json::Value;
 /// Asserts that two programs print the same, line by line, without keeping it.
 #[track_caller]
 fn assert_same_output(what: &str, mut ours: Command, mut theirs: Command) {
-    let mut spawn = |command: &mut Command| {
+    let spawn = |command: &mut Command| {
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -131,7 +131,9 @@ fn opl_is_the_same_line_by_line_for_every_real_file() {
 /// is one; all of them with `all`.
 fn sample(all: bool) -> Vec<PathBuf> {
     if all {
-        return extracts();
+        let mut all = extracts();
+        all.retain(|path| osmium::stdout(["fileinfo".as_ref(), path.as_os_str()], b"").is_ok());
+        return all;
     }
     let mut sample: Vec<PathBuf> = [
         "saint_barthelemy-osmose-backend",
@@ -290,7 +292,9 @@ fn osmium_reads_what_is_written_as_the_same_for_every_extract() {
 /// The lines of a merge by the rule of `cat --dedupe`, from the lines of the inputs: the highest version, then
 /// the latest time, then the first input.
 fn newest_of(inputs: &[Vec<u8>]) -> Vec<String> {
-    let mut newest: BTreeMap<(u8, bool, u64, bool), ((i64, String), String)> = BTreeMap::new();
+    type Place = (u8, bool, u64);
+    type Age = (i64, String);
+    let mut newest: BTreeMap<Place, (Age, String)> = BTreeMap::new();
     for input in inputs {
         for line in String::from_utf8_lossy(input).lines() {
             let field = |letter: char| {
@@ -299,7 +303,7 @@ fn newest_of(inputs: &[Vec<u8>]) -> Vec<String> {
             };
             let kind = "nwr".find(&line[..1]).unwrap() as u8;
             let id: i64 = line[1..].split(' ').next().unwrap().parse().unwrap();
-            let key = (kind, id > 0, id.unsigned_abs(), id < 0);
+            let key = (kind, id > 0, id.unsigned_abs());
             let age = (field('v').parse::<i64>().unwrap(), field('t'));
             match newest.get(&key) {
                 Some((known, _)) if *known >= age => {}
@@ -432,6 +436,10 @@ fn references_are_checked_alike(all: bool) {
         )
         .unwrap();
         let text = stderr(&theirs);
+        if !matches!(theirs.status.code(), Some(0 | 1)) || !text.contains("Nodes     in ways") {
+            eprintln!("osmium check-refs refuses {}: {text}", path.display());
+            return;
+        }
         assert_eq!(
             ours["missing_way_nodes"],
             number_after(&text, "Nodes     in ways      missing:"),
@@ -547,8 +555,9 @@ fn inspection_is_alike(all: bool) {
                 assert_eq!(data["maxid"][kind], right["maxid"][kind], "{name}");
             }
         }
-        if data["timestamp"].is_null() {
-            assert_eq!(right["timestamp"]["first"], "", "{name}");
+        // An element without a time makes it print no first time; such elements are left out here.
+        if right["timestamp"]["first"] == "" {
+            assert_eq!(ours["metadata"]["all_objects"]["timestamp"], false, "{name}");
         } else {
             assert_eq!(data["timestamp"]["first"], right["timestamp"]["first"], "{name}");
             assert_eq!(data["timestamp"]["last"], right["timestamp"]["last"], "{name}");
@@ -567,9 +576,7 @@ fn inspection_is_alike(all: bool) {
                 .collect()
         };
         assert_eq!(edges(&data["bbox"]), edges(&right["bbox"]), "{name}");
-        // Two of the same id in a row are in order for us and counted apart.
-        let ordered = data["objects_ordered"] == true && data["repeated"] == 0;
-        assert_eq!(Value::from(ordered), right["objects_ordered"], "{name}");
+        assert_eq!(data["objects_ordered"], right["objects_ordered"], "{name}");
         assert_eq!(
             ours["header"]["with_history"], theirs["header"]["with_history"],
             "{name}"

@@ -18,8 +18,10 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 
+type Messages = Vec<Vec<u8>>;
+
 /// Header messages, Blob messages and blocks of a file, as far as it can be read.
-fn parts(bytes: &[u8]) -> (Vec<Vec<u8>>, Vec<Vec<u8>>, Vec<Vec<u8>>) {
+fn parts(bytes: &[u8]) -> (Messages, Messages, Messages) {
     let (mut headers, mut blobs, mut blocks) = (Vec::new(), Vec::new(), Vec::new());
     let mut frames = Frames::new(bytes);
     while let Ok(Some(frame)) = frames.next_frame() {
