@@ -27,26 +27,28 @@
 //! | member ways | ways that were added, or of which any version was | their nodes |
 //! | write | blobs that hold anything that was noted | |
 //!
-//! The last one writes all outputs at once. A blob that belongs to an output whole is copied compressed.
+//! With [`Options::include_crossing`] and [`Options::include_enclosing`] others come between; see the `around`
+//! module. The last one writes all outputs at once. A blob that belongs to an output whole is copied compressed.
 
+mod around;
 mod boundary;
 mod region_ids;
+mod write;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-use osmill_engine::{
-    Blob, Counts, Error, Input, Job, KernelResult, Plan, Result, Sink, TaskOutputs, reserve_open_files,
-};
-use osmill_geometry::{Coverage, MultiPolygon, RegionSet, looks_swapped};
+use osmill_engine::{Blob, Counts, Error, Input, Job, KernelResult, Plan, Result, Sink, reserve_open_files};
+use osmill_geometry::{Coverage, MultiPolygon, Region, RegionSet, looks_swapped};
 use osmill_model::{BoundingBox, Kind, KindSet};
 use osmill_pbf::{Element, FileHeader, HeaderBox, IndexRecord, Item, NodeColumns, Relation};
 use serde::Serialize;
 
 pub use boundary::{boundaries_of_file, boundary_of};
 
-use crate::select::{self, ElementWriter, Fate, Target};
+use crate::select::{self, ElementWriter, Target};
 use region_ids::{Cursor, Gather, RegionIds};
+use write::Writing;
 
 /// How complete an extract is; see the module's documentation.
 #[derive(Debug, Clone, PartialEq)]
@@ -179,6 +181,11 @@ pub struct Options {
     pub with_history: bool,
     /// Write the box of the region into the header.
     pub set_bounds: bool,
+    /// Keep ways that cross the region without a node inside. Of one region only.
+    pub include_crossing: bool,
+    /// Keep areas that surround a part of the region: closed ways, multipolygons and boundaries with all their
+    /// members. Of one region only.
+    pub include_enclosing: bool,
 }
 
 /// What went into an output.
@@ -206,6 +213,16 @@ pub fn extract(job: &Job, input: &Path, extracts: &[Extract], options: &Options)
             input.path().display()
         )));
     }
+    let wish = around::Wish {
+        crossing: options.include_crossing,
+        enclosing: options.include_enclosing,
+    };
+    if wish != around::Wish::default() && (history || extracts.len() > 1) {
+        return Err(Error::Usage(
+            "what crosses or encloses a region can be added for one region at a time, and not with history"
+                .into(),
+        ));
+    }
     let sinks = extracts
         .iter()
         .map(|extract| open_sink(extract, &plan.header, options))
@@ -221,7 +238,7 @@ pub fn extract(job: &Job, input: &Path, extracts: &[Extract], options: &Options)
         strategy: &options.strategy,
         history,
     };
-    let chosen = work.choose()?;
+    let chosen = work.choose(&first.area, wish)?;
     work.write(&chosen, &sinks, first.target.writer())?;
     job.objects_in(select::total(&plan));
     let data = data_box(&plan);
@@ -339,10 +356,19 @@ impl Work<'_> {
         *self.strategy != Strategy::Simple
     }
 
-    fn choose(&self) -> Result<Chosen> {
+    fn choose(&self, area: &MultiPolygon, wish: around::Wish) -> Result<Chosen> {
         let inside = self.nodes_inside()?;
-        let (mut nodes, ways) = self.ways_with(&inside)?;
-        let (relations, member_nodes, member_ways) = self.relations_with(&inside, &ways)?;
+        let (mut nodes, mut ways) = self.ways_with(&inside)?;
+        let mut surrounding = HashSet::new();
+        if wish != around::Wish::default() {
+            let found = around::around(self, &Region::new(area.clone()), &ways, wish)?;
+            ways = RegionIds::new([ways.to_gather(), found.ways])?;
+            if self.completes_ways() {
+                nodes.push(found.nodes);
+            }
+            surrounding = found.relations;
+        }
+        let (relations, member_nodes, member_ways) = self.relations_with(&inside, &ways, &surrounding)?;
         nodes.extend(member_nodes);
         // Ways whose nodes are not noted yet: members, and with history the other versions.
         let member_ways = RegionIds::new(member_ways)?;
@@ -470,11 +496,13 @@ impl Work<'_> {
         Ok((nodes, RegionIds::new(ways)?))
     }
 
-    /// The relations that belong to the extracts; of those that are completed the nodes and the ways.
+    /// The relations that belong to the extracts; of those that are completed the nodes and the ways. The
+    /// `surrounding` ones belong to region 0 and are completed.
     fn relations_with(
         &self,
         inside: &RegionIds,
         ways: &RegionIds,
+        surrounding: &HashSet<i64>,
     ) -> Result<(RegionIds, Vec<Gather>, Vec<Gather>)> {
         struct State<'r> {
             inside: Cursor<'r>,
@@ -496,7 +524,7 @@ impl Work<'_> {
             parents: Vec::new(),
         };
         let wanted = *self.strategy != Strategy::CompleteWays { relations: false };
-        let any = !inside.is_empty() || !ways.is_empty();
+        let any = !inside.is_empty() || !ways.is_empty() || !surrounding.is_empty();
         let blobs = select::blobs_of(self.plan, KindSet::RELATIONS, |_| wanted && any);
         let states = self
             .job
@@ -520,19 +548,27 @@ impl Work<'_> {
                             Kind::Relation => state.parents.push((member.id, relation.id())),
                         }
                     }
+                    let surrounds = surrounding.contains(&relation.id());
+                    if surrounds && state.found.is_empty() {
+                        state.found.push((0, 0));
+                    }
                     for &(region, _) in &state.found {
                         state.relations.add(region, relation.id());
                     }
-                    let Strategy::Smart(smart) = self.strategy else {
-                        continue;
-                    };
                     if state.found.is_empty() {
                         continue;
                     }
-                    let completes = smart.completes(&relation)?;
-                    let enough = relation.member_count() as f64 * smart.complete_partial_percentage;
+                    // From how many members on a relation is completed, as hundredths.
+                    let enough = match self.strategy {
+                        _ if surrounds => 0.0,
+                        Strategy::Smart(smart) if smart.completes(&relation)? => 0.0,
+                        Strategy::Smart(smart) => {
+                            relation.member_count() as f64 * smart.complete_partial_percentage
+                        }
+                        _ => continue,
+                    };
                     for &(region, count) in &state.found {
-                        if !completes && (count as f64 * 100.0) < enough {
+                        if (count as f64 * 100.0) < enough {
                             continue;
                         }
                         for member in relation.members() {
@@ -584,13 +620,7 @@ impl Work<'_> {
     /// Writes what was chosen.
     fn write(&self, chosen: &Chosen, sinks: &[Sink], writer: ElementWriter) -> Result<()> {
         let blobs = select::blobs_of(self.plan, KindSet::ALL, |record| chosen.may_touch(record));
-        let make = || Writing {
-            cursors: Kind::ALL.map(|kind| chosen.of(kind).cursor()),
-            writer,
-            regions: Vec::new(),
-            fates: Vec::new(),
-            ids: Vec::new(),
-        };
+        let make = || Writing::new(Kind::ALL.map(|kind| chosen.of(kind).cursor()), writer);
         self.job
             .pass("write", self.input.file(), &blobs)
             .write_many(sinks, make, |state, blob, outs| state.blob(blob, outs))?;
@@ -632,7 +662,7 @@ fn with_parents(relations: RegionIds, parents: Vec<(i64, i64)>) -> Result<Region
     for child in of.keys() {
         cursor.each(*child, |region| open.push((region, *child)));
     }
-    let mut new = std::collections::HashSet::new();
+    let mut new = HashSet::new();
     while let Some((region, child)) = open.pop() {
         for &parent in of.get(&child).into_iter().flatten() {
             let mut known = false;
@@ -647,52 +677,4 @@ fn with_parents(relations: RegionIds, parents: Vec<(i64, i64)>) -> Result<Region
         gather.add(region, id);
     }
     RegionIds::new([gather])
-}
-
-/// A worker's state in writing.
-struct Writing<'r> {
-    cursors: [Cursor<'r>; 3],
-    writer: ElementWriter,
-    /// Pairs of region and number of an element in the blob.
-    regions: Vec<(u32, u32)>,
-    fates: Vec<Fate>,
-    ids: Vec<i64>,
-}
-
-impl Writing<'_> {
-    fn blob(&mut self, blob: &mut Blob, outs: &mut TaskOutputs<'_>) -> KernelResult {
-        let Writing {
-            cursors,
-            writer,
-            regions,
-            fates,
-            ids,
-        } = self;
-        regions.clear();
-        let mut count = 0u32;
-        for group in blob.block()?.groups() {
-            let mut items = group.items();
-            while let Some((item, message)) = items.try_next_raw()? {
-                ids.clear();
-                items.parse_ids(item, message, ids)?;
-                let cursor = &mut cursors[select::kind_of(item) as usize];
-                for id in ids.iter() {
-                    cursor.each(*id, |region| regions.push((region, count)));
-                    count += 1;
-                }
-            }
-        }
-        if outs.len() > 1 {
-            regions.sort_unstable();
-        }
-        for run in regions.chunk_by(|a, b| a.0 == b.0) {
-            fates.clear();
-            fates.resize(count as usize, Fate::Drop);
-            for (_, at) in run {
-                fates[*at as usize] = Fate::Keep;
-            }
-            outs.to(run[0].0 as usize, |out| writer.write(blob, out, fates))?;
-        }
-        Ok(())
-    }
 }

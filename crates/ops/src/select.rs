@@ -245,19 +245,18 @@ impl ElementWriter {
 
     /// Writes the elements of a decoded blob that `fates`, which has one entry for each, does not drop.
     pub fn write(&self, blob: &mut Blob, out: &mut TaskOutput<'_>, fates: &[Fate]) -> KernelResult {
-        if fates.iter().all(|fate| *fate == Fate::Drop) {
+        let Some(last) = fates.iter().rposition(|fate| *fate != Fate::Drop) else {
             return Ok(());
-        }
+        };
         if fates.iter().all(|fate| *fate == Fate::Keep) {
             return self.copy_whole(blob, out);
         }
-        let mut fates = fates.iter();
-        for element in blob.decoded().elements() {
+        for (element, fate) in blob.decoded().elements().zip(&fates[..=last]) {
             let element = element?;
-            match fates.next() {
-                Some(Fate::Keep) => self.put(&element, out)?,
-                Some(Fate::Bare) => self.put(&element.without_tags(), out)?,
-                _ => {}
+            match fate {
+                Fate::Keep => self.put(&element, out)?,
+                Fate::Bare => self.put(&element.without_tags(), out)?,
+                Fate::Drop => {}
             }
         }
         Ok(())

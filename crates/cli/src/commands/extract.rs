@@ -82,6 +82,12 @@ pub struct ExtractArgs {
     /// they have a history are recognised
     #[arg(short = 'H', long)]
     pub with_history: bool,
+    /// Keep ways that cross the region without a node inside
+    #[arg(long, conflicts_with_all = ["config", "from_features"])]
+    pub include_crossing: bool,
+    /// Keep areas around the region: closed ways, and multipolygons and boundaries with all their members
+    #[arg(long, conflicts_with_all = ["config", "from_features"])]
+    pub include_enclosing: bool,
     /// Exit with 1 if nothing is in a region
     #[arg(long)]
     pub fail_empty: bool,
@@ -126,6 +132,8 @@ pub fn run(common: &Common, args: &ExtractArgs) -> Result<ExitCode> {
         strategy: Strategy::parse(&args.strategy, &args.options)?,
         with_history: args.with_history,
         set_bounds: args.set_bounds,
+        include_crossing: args.include_crossing,
+        include_enclosing: args.include_enclosing,
     };
     let reports = extract::extract(&job, &args.file, &extracts, &options)?;
     if !common.quiet && reports.len() > 1 {

@@ -60,7 +60,7 @@ fn area_of(path: &Path, relation: i64, border: &[BorderWay]) -> Result<MultiPoly
 
 /// The border ways of all relations that `wants` picks, by the ids of the relations. Nodes that are not in the
 /// file are left out of the ways.
-fn borders(
+pub(super) fn borders(
     job: &Job,
     (input, plan): (&Input, &Plan),
     wants: impl Fn(&Relation<'_>) -> bool + Sync,
