@@ -1,1 +1,50 @@
-//! The osmill commands as library functions.
+//! The commands of osmill as library functions: one module a command, each a short list of passes.
+//!
+//! * [`cat`]: copy, index, filter by kind, clean, recompress, merge.
+//! * [`inspect`]: what a file holds, from its headers or from every byte of it.
+//! * [`tags`]: how often tags occur.
+//! * [`extract`]: what is in a region, for many regions at once.
+//! * [`tags_filter`]: elements whose tags match, and what they refer to.
+//! * [`getid`], [`getparents`]: elements by their ids ([`ids`]), and what refers to them.
+//! * [`filter`]: tag expressions.
+//! * [`check`]: order, uniqueness and references.
+//! * [`add_locations`]: the locations of their nodes on ways.
+//! * [`nodes`]: the persistent store of node locations.
+//!
+//! A function takes a [`osmill_engine::Job`] with the budgets, the inputs, and an options struct; it returns
+//! what it found out. Rendering is the caller's.
+
+pub mod add_locations;
+pub mod cat;
+pub mod check;
+pub mod extract;
+pub mod filter;
+pub mod getid;
+pub mod getparents;
+pub mod ids;
+pub mod inspect;
+mod merge;
+pub mod nodes;
+mod order;
+pub mod select;
+mod split;
+pub mod tags;
+pub mod tags_filter;
+
+use std::path::Path;
+
+use osmill_engine::{Input, Job, Result};
+
+/// Opens an input with the job's settings; `-` is copied to scratch.
+fn open(job: &Job, path: &Path) -> Result<Input> {
+    let options = job.options();
+    let input = Input::open(path, options.direct_io, &options.scratch)?;
+    if input.is_spooled() {
+        job.warn(format!(
+            "standard input was copied to a temporary file in {} ({} bytes), since it is read more than once",
+            options.scratch.display(),
+            input.file().size()
+        ));
+    }
+    Ok(input)
+}

@@ -1,0 +1,312 @@
+//! Sets of element ids that grow on demand and are shared by all workers.
+
+use std::sync::Mutex;
+
+use osmill_model::{ElementId, Kind};
+use osmill_stree::BitmapCollector;
+
+/// A set of ids of one kind: any `i64`, negative ones in a half of their own.
+///
+/// Threads insert and ask at the same time. Memory follows the ids that are there, not the largest one; see
+/// [`BitmapCollector`].
+#[derive(Debug, Default)]
+pub struct IdSet {
+    positive: BitmapCollector,
+    rest: BitmapCollector,
+}
+
+impl IdSet {
+    /// An empty set.
+    pub fn new() -> Self {
+        IdSet::default()
+    }
+
+    /// Adds an id; whether it is new.
+    #[inline]
+    pub fn insert(&self, id: i64) -> bool {
+        if id > 0 {
+            self.positive.insert(id as u64)
+        } else {
+            self.rest.insert(id.unsigned_abs())
+        }
+    }
+
+    /// Adds many ids, with the cache misses of a block of them overlapped.
+    pub fn insert_all(&self, ids: &[i64]) {
+        let mut block = [0u64; 64];
+        for chunk in ids.chunks(block.len()) {
+            if chunk.iter().all(|id| *id > 0) {
+                for (place, id) in block.iter_mut().zip(chunk) {
+                    *place = *id as u64;
+                }
+                self.positive.insert_all(&block[..chunk.len()]);
+            } else {
+                chunk.iter().for_each(|id| {
+                    self.insert(*id);
+                });
+            }
+        }
+    }
+
+    /// Whether the id was added.
+    #[inline]
+    pub fn contains(&self, id: i64) -> bool {
+        if id > 0 {
+            self.positive.contains(id as u64)
+        } else {
+            self.rest.contains(id.unsigned_abs())
+        }
+    }
+
+    /// Number of ids. O(memory).
+    pub fn count(&self) -> u64 {
+        self.positive.count() + self.rest.count()
+    }
+
+    /// Bytes taken by the ids.
+    pub fn bytes(&self) -> u64 {
+        self.positive.bytes() + self.rest.bytes()
+    }
+}
+
+/// A set of elements: an [`IdSet`] for each kind.
+#[derive(Debug, Default)]
+pub struct IdSets {
+    sets: [IdSet; 3],
+}
+
+impl IdSets {
+    /// Three empty sets.
+    pub fn new() -> Self {
+        IdSets::default()
+    }
+
+    /// The ids of one kind.
+    pub fn of(&self, kind: Kind) -> &IdSet {
+        &self.sets[kind as usize]
+    }
+
+    /// Adds an element; whether it is new.
+    #[inline]
+    pub fn insert(&self, element: ElementId) -> bool {
+        self.of(element.kind).insert(element.id)
+    }
+
+    /// Whether the element was added.
+    #[inline]
+    pub fn contains(&self, element: ElementId) -> bool {
+        self.of(element.kind).contains(element.id)
+    }
+}
+
+/// Ids of one kind, collected blob by blob first and asked for later: a few bits an id.
+///
+/// [`IdRuns::add`] takes the ids of one blob, from any thread, and packs them if they are ascending: for each
+/// 4096 ids a mask of the 64-bit words that are not empty, and those words. [`IdRuns::freeze`] puts a table over
+/// them, with an entry for each 4096 ids up to the largest. Asking takes three memory accesses. What does not
+/// fit, negative and huge ids, blobs that are not sorted or that overlap, goes into an [`IdSet`].
+#[derive(Debug, Default)]
+pub struct IdRuns {
+    runs: Mutex<Vec<Run>>,
+    rest: IdSet,
+}
+
+/// The packed ids of one blob.
+#[derive(Debug, Default)]
+struct Run {
+    groups: Vec<Group>,
+    words: Vec<u64>,
+}
+
+/// 4096 ids.
+#[derive(Debug, Clone, Copy)]
+struct Group {
+    /// Which of the 64 words are there.
+    mask: u64,
+    /// Where the first of them is.
+    start: u32,
+    /// The ids divided by 4096.
+    number: u32,
+}
+
+/// Ids below this are packed: 2^40, some eighty times what the database has used up.
+const PACKED_LIMIT: i64 = 1 << 40;
+
+impl IdRuns {
+    /// Nothing collected.
+    pub fn new() -> Self {
+        IdRuns::default()
+    }
+
+    /// Adds the ids of a blob. O(ids).
+    pub fn add(&self, ids: &[i64]) {
+        let sorted = ids.is_sorted() && ids.first().is_some_and(|id| *id >= 0);
+        if !sorted || ids.last().is_some_and(|id| *id >= PACKED_LIMIT) {
+            self.rest.insert_all(ids);
+            return;
+        }
+        let mut run = Run::default();
+        let mut last_word = u64::MAX;
+        for &id in ids {
+            let (number, word) = ((id >> 12) as u32, id as u64 >> 6);
+            if word != last_word {
+                if run.groups.last().is_none_or(|group| group.number != number) {
+                    run.groups.push(Group {
+                        mask: 0,
+                        start: run.words.len() as u32,
+                        number,
+                    });
+                }
+                if let Some(group) = run.groups.last_mut() {
+                    group.mask |= 1 << (word & 63);
+                }
+                run.words.push(0);
+                last_word = word;
+            }
+            if let Some(bits) = run.words.last_mut() {
+                *bits |= 1 << (id & 63);
+            }
+        }
+        run.groups.shrink_to_fit();
+        run.words.shrink_to_fit();
+        self.runs
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .push(run);
+    }
+
+    /// Makes the ids ready to be asked for. O((ids + largest id) / 4096).
+    pub fn freeze(self) -> FrozenIds {
+        let IdRuns { runs, rest } = self;
+        let runs = runs
+            .into_inner()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let last = runs
+            .iter()
+            .filter_map(|run| run.groups.last())
+            .map(|group| group.number)
+            .max();
+        let mut table = vec![NOWHERE; last.map_or(0, |number| number as usize + 1)];
+        for (r, run) in runs.iter().enumerate() {
+            for (g, group) in run.groups.iter().enumerate() {
+                let place = &mut table[group.number as usize];
+                if *place == NOWHERE {
+                    *place = (r as u64) << 32 | g as u64;
+                } else {
+                    // Another blob has ids of the same group: usually the one before, at its end.
+                    run.ids_of(group).for_each(|id| {
+                        rest.insert(id);
+                    });
+                }
+            }
+        }
+        let has_rest = rest.bytes() > 0;
+        FrozenIds {
+            runs,
+            table,
+            rest,
+            has_rest,
+        }
+    }
+}
+
+impl Run {
+    fn ids_of<'r>(&'r self, group: &'r Group) -> impl Iterator<Item = i64> + 'r {
+        let words = (0..64).filter(|word| group.mask & (1 << word) != 0);
+        words
+            .zip(&self.words[group.start as usize..])
+            .flat_map(move |(word, bits)| {
+                let base = i64::from(group.number) << 12 | word << 6;
+                (0..64)
+                    .filter(move |bit| bits & (1 << bit) != 0)
+                    .map(move |bit| base | bit)
+            })
+    }
+}
+
+const NOWHERE: u64 = u64::MAX;
+
+/// A set of ids that can be asked; see [`IdRuns`].
+#[derive(Debug, Default)]
+pub struct FrozenIds {
+    runs: Vec<Run>,
+    /// For each 4096 ids the run in the upper half, the group in the lower one.
+    table: Vec<u64>,
+    rest: IdSet,
+    has_rest: bool,
+}
+
+impl FrozenIds {
+    /// Whether the id was added. O(1).
+    #[inline]
+    pub fn contains(&self, id: i64) -> bool {
+        let place = usize::try_from(id >> 12)
+            .ok()
+            .and_then(|number| self.table.get(number));
+        if let Some(&place) = place
+            && place != NOWHERE
+            && let Some(run) = self.runs.get((place >> 32) as usize)
+            && let Some(group) = run.groups.get(place as u32 as usize)
+        {
+            let word = id as u64 >> 6 & 63;
+            if group.mask >> word & 1 != 0 {
+                let at = group.start + (group.mask & ((1 << word) - 1)).count_ones();
+                if run
+                    .words
+                    .get(at as usize)
+                    .is_some_and(|bits| bits >> (id & 63) & 1 != 0)
+                {
+                    return true;
+                }
+            }
+        }
+        self.has_rest && self.rest.contains(id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn runs_are_a_set(blobs in proptest::collection::vec((
+            proptest::collection::vec(
+                prop_oneof![0i64..20_000, -50i64..50, any::<i64>(), 0..PACKED_LIMIT / 1000], 0..300,
+            ),
+            any::<bool>(),
+        ), 0..6)) {
+            let runs = IdRuns::new();
+            let mut model = std::collections::HashSet::new();
+            for (mut ids, sorted) in blobs {
+                if sorted {
+                    ids.sort_unstable();
+                }
+                runs.add(&ids);
+                model.extend(ids);
+            }
+            let frozen = runs.freeze();
+            for id in &model {
+                for near in [-4096, -64, -1, 0, 1, 64, 4096].map(|step| id.wrapping_add(step)) {
+                    prop_assert_eq!(frozen.contains(near), model.contains(&near), "{}", near);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn any_id_of_any_kind() {
+        let sets = IdSets::new();
+        let ids = [0, 1, -1, i64::MIN, i64::MAX, 1 << 40, -(1 << 40)];
+        for kind in Kind::ALL {
+            for id in ids {
+                assert!(!sets.contains(ElementId::new(kind, id)));
+                assert!(sets.insert(ElementId::new(kind, id)));
+                assert!(!sets.insert(ElementId::new(kind, id)));
+            }
+            assert_eq!(sets.of(kind).count(), ids.len() as u64);
+        }
+        assert!(!sets.contains(ElementId::new(Kind::Way, 2)));
+    }
+}

@@ -1,0 +1,756 @@
+//! `add-locations-to-ways`: put the locations of their nodes on ways.
+//!
+//! Passes over a sorted file whose nodes fit in memory:
+//!
+//! 1. `references`, over the blobs with ways and relations: which nodes are referred to.
+//! 2. `nodes`, over those with nodes: their locations go into the table of `osmill-nodes`, and the nodes that
+//!    are kept go to the output.
+//! 3. `ways`, over the former again: references are looked up a blob at a time and the locations spliced into
+//!    the wire bytes. Blobs without ways are copied.
+//!
+//! What does not fit is done in ranges of ids. Pass 2 is done for each range (after the first one only over
+//! the blobs that touch it), and between two of them `ways` are read to note the locations of the one range in
+//! scratch and to collect the references of the next, so that ways are read once a range and once more. How
+//! the ranges are cut is found in the `ranges` module.
+//!
+//! An input that is not sorted is written in one pass at the end, in its own order; see
+//! [`osmill_nodes::Filler::scattered`] for what the table costs then.
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use osmill_engine::{
+    Blob, BlobEntry, Counts, Error, Fault, IdSet, Input, Job, KernelResult, Malformed, OutputOptions, Plan,
+    Result, Sink, TaskOutput, output_header,
+};
+use osmill_model::{Kind, KindSet, Location};
+use osmill_nodes::{
+    Filler, IdRange, LocationStreams, LocationTable, NodeBatch, NodeSnapshot, NodeStore, ReferenceCollector,
+    free_space,
+};
+use osmill_pbf::{
+    Block, DenseNodes, Element, IndexRecord, Item, LOCATIONS_ON_WAYS, NodeColumns, SORTED, WayLocationSplicer,
+};
+use serde::Serialize;
+
+use crate::cat::HeaderChanges;
+
+pub(crate) mod parts;
+mod ranges;
+
+use parts::Parts;
+
+/// What is kept, and what is an error.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Keep nodes without tags.
+    pub keep_untagged: bool,
+    /// Keep nodes that relations have as members.
+    pub keep_members: bool,
+    /// Leave references to nodes that are not there without a location, instead of failing.
+    pub ignore_missing: bool,
+    /// Take locations from a node store instead of from the nodes of the file.
+    pub store: Option<PathBuf>,
+    /// Name and version of the program for the file header.
+    pub generator: String,
+    /// Changes to the file header, applied last.
+    pub header: HeaderChanges,
+}
+
+/// What was done.
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    /// Elements in the output.
+    pub written: Counts,
+    /// Bytes of the output.
+    pub bytes: u64,
+    /// Nodes that ways refer to.
+    pub referenced: u64,
+    /// Those of them that are not in the input.
+    pub missing: u64,
+    /// Ranges of ids that were done one after the other.
+    pub ranges: usize,
+    /// Bytes of locations that were kept in scratch.
+    pub scratch: u64,
+}
+
+/// How many missing nodes an error names.
+const NAMED: usize = 5;
+
+/// Copies a file with the locations of their nodes on the ways; see the module's documentation.
+pub fn add_locations(job: &Job, input: &Path, options: &Options, output: OutputOptions) -> Result<Report> {
+    let input = crate::open(job, input)?;
+    let mut plan = input.plan(job.options().threads)?;
+    if plan.header.has_history() {
+        return Err(Error::Usage(format!(
+            "{}: a file with history has many locations for a node; take a snapshot of one time first",
+            input.path().display()
+        )));
+    }
+    let parts = Parts::find(job, &input, &mut plan)?;
+    let sorted = parts.boundary.is_some();
+    if !sorted {
+        job.warn(format!(
+            "{}: the file is not sorted; every pass reads all of it, and it is written in its own order",
+            input.path().display()
+        ));
+    }
+    let work = Work::new(job, &input, options, &plan, parts)?;
+    match work.run(output.clone()) {
+        Err(error) if sorted && work.is_disorder(&error) => {
+            job.warn(format!(
+                "the header says that the file is sorted, but {error}; starting again as for an unsorted file, \
+                 and the output does not claim it"
+            ));
+            job.complete(input.file(), &mut plan)?;
+            plan.header.set_optional(SORTED, false);
+            Work::new(job, &input, options, &plan, Parts::unsorted(&plan))?.run(output)
+        }
+        other => other,
+    }
+}
+
+struct Work<'a> {
+    job: &'a Job,
+    input: &'a Input,
+    options: &'a Options,
+    plan: &'a Plan,
+    parts: Parts,
+    ranges: Vec<IdRange>,
+    /// First and last node of each of the blobs with nodes, as far as is known.
+    spans: Vec<OnceLock<(i64, i64)>>,
+    members: IdSet,
+    /// Set where a kind came out of turn.
+    disorder: OnceLock<()>,
+}
+
+/// What the passes before the last one left for it.
+enum Found {
+    /// The table of the last range, and what was noted of the others.
+    Table(LocationTable, Option<LocationStreams>),
+    /// A store has everything. References that dangle are found on the way.
+    Store(NodeSnapshot, ReferenceCollector),
+}
+
+impl<'a> Work<'a> {
+    fn new(
+        job: &'a Job,
+        input: &'a Input,
+        options: &'a Options,
+        plan: &'a Plan,
+        parts: Parts,
+    ) -> Result<Work<'a>> {
+        let ranges = match options.store {
+            Some(_) => vec![IdRange::ALL],
+            None => ranges::cut(job, input, &parts)?,
+        };
+        Ok(Work {
+            spans: parts.nodes.iter().map(|_| OnceLock::new()).collect(),
+            disorder: OnceLock::new(),
+            job,
+            input,
+            options,
+            plan,
+            parts,
+            ranges,
+            members: IdSet::new(),
+        })
+    }
+
+    fn is_sorted(&self) -> bool {
+        self.parts.boundary.is_some()
+    }
+
+    /// Whether the work failed for nothing but the order of the input.
+    fn is_disorder(&self, error: &Error) -> bool {
+        let unsorted = matches!(
+            error,
+            Error::Malformed {
+                source: Malformed::Unsorted { .. },
+                ..
+            }
+        );
+        unsorted || self.disorder.get().is_some()
+    }
+
+    /// The end of the work on the assumption that a blob which is not the boundary is of one kind.
+    fn out_of_turn(&self, blob: &BlobEntry) -> Fault {
+        let _ = self.disorder.set(());
+        Error::Failed(format!(
+            "{}: blob {} at byte {} has nodes behind ways or relations",
+            self.input.path().display(),
+            blob.number,
+            blob.offset
+        ))
+        .into()
+    }
+
+    fn run(&self, output: OutputOptions) -> Result<Report> {
+        let mut header = output_header(vec![self.plan.header.clone()], &self.options.generator);
+        header.set_optional(LOCATIONS_ON_WAYS, true);
+        self.options.header.apply(&mut header)?;
+        let sink = Sink::create_pbf(output, &header)?;
+
+        let mut report = Report {
+            written: Counts::default(),
+            bytes: 0,
+            referenced: 0,
+            missing: 0,
+            ranges: self.ranges.len(),
+            scratch: 0,
+        };
+        let found = match &self.options.store {
+            Some(path) => self.open_store(path, &sink)?,
+            None => self.make_table(&sink, &mut report)?,
+        };
+        let blobs = if self.is_sorted() {
+            &self.parts.ways
+        } else {
+            &self.plan.blobs
+        };
+        self.job.pass("ways", self.input.file(), blobs).write(
+            &sink,
+            Writer::default,
+            |writer, blob, out| self.write_blob(writer, blob, out, &found),
+        )?;
+        if let Found::Store(_, missing) = found {
+            let missing = missing.freeze(1)?;
+            report.missing = missing.len();
+            let first = (0..missing.len()).filter_map(|slot| missing.id(slot)).take(NAMED);
+            self.tell_missing(report.missing, first.collect())?;
+        }
+        report.written = sink.counts();
+        report.bytes = sink.bytes();
+        self.job.objects_out(report.written);
+        sink.finish()?;
+        Ok(report)
+    }
+
+    /// All passes before the last one, with a table of the file's own nodes.
+    fn make_table(&self, sink: &Sink, report: &mut Report) -> Result<Found> {
+        let (mut collector, scratch_refs) = self.collect_references()?;
+        let mut streams = None;
+        if self.ranges.len() > 1 {
+            self.check_scratch(scratch_refs)?;
+            streams = Some(LocationStreams::create(
+                &self.job.options().scratch,
+                self.ranges.len() - 1,
+                self.parts.ways.len(),
+            )?);
+        }
+        let mut named = Vec::new();
+        let mut number = 0;
+        let table = loop {
+            let table = self.fill(number, collector, sink)?;
+            report.referenced += table.ids().len();
+            report.missing += table.ids().len() - table.present();
+            named.extend(table.missing().take(NAMED - named.len()));
+            match &streams {
+                Some(streams) if number + 1 < self.ranges.len() => {
+                    collector = self.note_locations(number, &table, streams)?;
+                    number += 1;
+                }
+                _ => break table,
+            }
+        };
+        self.tell_missing(report.missing, named)?;
+        report.scratch = streams.as_ref().map_or(0, LocationStreams::bytes);
+        Ok(Found::Table(table, streams))
+    }
+
+    /// The passes before the last one where a store has the locations: kept nodes are written.
+    fn open_store(&self, path: &Path, sink: &Sink) -> Result<Found> {
+        let store = NodeStore::open(path, self.job.options().memory, true)?.snapshot()?;
+        self.collect_references()?;
+        if self.is_sorted() {
+            self.write_kept(None, sink)?;
+        }
+        Ok(Found::Store(store, ReferenceCollector::new()))
+    }
+
+    /// What comes of `count` nodes that are not there, of which these are the first.
+    fn tell_missing(&self, count: u64, first: Vec<i64>) -> Result<()> {
+        if count == 0 {
+            return Ok(());
+        }
+        let names: Vec<String> = first.iter().map(i64::to_string).collect();
+        let message = format!(
+            "{}: {count} nodes that ways refer to are not in the {}: {}{}",
+            self.input.path().display(),
+            if self.options.store.is_some() {
+                "store"
+            } else {
+                "file"
+            },
+            names.join(", "),
+            if count > NAMED as u64 { ", ..." } else { "" }
+        );
+        if self.options.ignore_missing {
+            self.job
+                .warn(format!("{message}; references to them have no location"));
+            return Ok(());
+        }
+        Err(Error::Failed(format!(
+            "{message}; nothing was written. With --ignore-missing-nodes such references stay without a location"
+        )))
+    }
+
+    /// Looks at all references: collects those of the first range, and members. Also gives how many references
+    /// lie in all ranges but the last.
+    fn collect_references(&self) -> Result<(ReferenceCollector, u64)> {
+        let collector = ReferenceCollector::new();
+        let (first, last) = (self.ranges[0], self.ranges[self.ranges.len() - 1]);
+        let wants_members = self.options.keep_members && !self.options.keep_untagged;
+        let states = self
+            .job
+            .pass("references", self.input.file(), &self.parts.ways)
+            .scan(
+                <(Counts, u64, Vec<i64>)>::default,
+                |(counts, outside, refs), blob| {
+                    refs.clear();
+                    let entry = *blob.entry();
+                    let boundary = self.parts.boundary.is_none_or(|first| first == entry.number);
+                    for group in blob.block()?.groups() {
+                        let mut items = group.items();
+                        while let Some(item) = items.try_next()? {
+                            match item {
+                                Item::Way(way) => {
+                                    counts.ways += 1;
+                                    way.refs().column().decode_deltas_into(refs)?;
+                                }
+                                Item::Relation(relation) => {
+                                    counts.relations += 1;
+                                    if wants_members {
+                                        for element in relation.member_elements() {
+                                            let element = element?;
+                                            if element.kind == Kind::Node {
+                                                self.members.insert(element.id);
+                                            }
+                                        }
+                                    }
+                                }
+                                Item::Node(_) | Item::Dense(_) if boundary => {}
+                                Item::Node(_) | Item::Dense(_) => return Err(self.out_of_turn(&entry)),
+                            }
+                        }
+                    }
+                    if self.options.store.is_some() {
+                        return Ok(());
+                    }
+                    if !first.is_all() {
+                        *outside += refs.iter().filter(|id| !last.contains(**id)).count() as u64;
+                        refs.retain(|id| first.contains(*id));
+                    }
+                    collector.insert_all(refs);
+                    Ok(())
+                },
+            )?;
+        let mut outside = 0;
+        for (counts, refs, _) in states {
+            self.job.objects_in(counts);
+            outside += refs;
+        }
+        Ok((collector, outside))
+    }
+
+    /// Refuses to begin what the disk cannot hold.
+    fn check_scratch(&self, references: u64) -> Result<()> {
+        let folder = &self.job.options().scratch;
+        let (need, free) = (references * ranges::SCRATCH_BYTES, free_space(folder)?);
+        if need > free {
+            return Err(Error::Failed(format!(
+                "{}: with this --memory, up to {need} bytes of scratch are needed, and {free} are free; \
+                 give more memory, or another folder with --scratch",
+                folder.display()
+            )));
+        }
+        Ok(())
+    }
+
+    /// Makes the table of a range. At the first one of a sorted file, kept nodes are written.
+    fn fill(&self, number: usize, collector: ReferenceCollector, sink: &Sink) -> Result<LocationTable> {
+        let ids = collector.freeze(self.job.options().threads)?;
+        if !self.is_sorted() {
+            let filler = Filler::scattered(ids);
+            let states = self
+                .job
+                .pass("nodes", self.input.file(), &self.parts.nodes)
+                .scan(<(NodeBatch, u64)>::default, |(nodes, count), blob| {
+                    let at = self.position(&self.parts.nodes, blob);
+                    nodes.read(blob.block()?)?;
+                    *count += nodes.ids().len() as u64;
+                    filler.add(at, nodes)
+                })?;
+            self.count_nodes(number, states.iter().map(|(_, count)| count).sum());
+            return filler.finish();
+        }
+        let filler = Filler::sorted(ids)?;
+        if number == 0 {
+            self.write_kept(Some(&filler), sink)?;
+            return filler.finish();
+        }
+        let range = self.ranges[number];
+        let touched: Vec<BlobEntry> = self
+            .parts
+            .nodes
+            .iter()
+            .zip(&self.spans)
+            .filter(|(_, span)| {
+                span.get()
+                    .is_some_and(|(first, last)| range.intersects(*first, *last))
+            })
+            .map(|(blob, _)| *blob)
+            .collect();
+        self.job
+            .pass("nodes", self.input.file(), &touched)
+            .scan(NodeBatch::default, |nodes, blob| {
+                self.read_nodes(nodes, blob)?;
+                filler.add(self.position(&touched, blob), nodes)
+            })?;
+        filler.finish()
+    }
+
+    /// Reads all nodes of a sorted file, writes those that are kept, and fills the first table.
+    fn write_kept(&self, filler: Option<&Filler>, sink: &Sink) -> Result<()> {
+        let states = self
+            .job
+            .pass("nodes", self.input.file(), &self.parts.nodes)
+            .write(
+                sink,
+                <(NodeBatch, Vec<bool>, NodeColumns, u64)>::default,
+                |state, blob, out| {
+                    let (nodes, keep, columns, count) = state;
+                    let at = self.position(&self.parts.nodes, blob);
+                    self.read_nodes(nodes, blob)?;
+                    *count += nodes.ids().len() as u64;
+                    if let Some((first, last)) = nodes.ids().first().zip(nodes.ids().last()) {
+                        let _ = self.spans[at].set((*first, *last));
+                    }
+                    if let Some(filler) = filler {
+                        filler.add(at, nodes)?;
+                    }
+                    self.write_nodes(nodes, (keep, columns), blob, out)
+                },
+            )?;
+        self.count_nodes(0, states.iter().map(|(.., count)| count).sum());
+        Ok(())
+    }
+
+    fn count_nodes(&self, range: usize, nodes: u64) {
+        if range == 0 {
+            self.job.objects_in(Counts {
+                nodes,
+                ..Counts::default()
+            });
+        }
+    }
+
+    /// Reads the nodes of a blob of a sorted file.
+    fn read_nodes(&self, nodes: &mut NodeBatch, blob: &mut Blob) -> KernelResult {
+        let boundary = self.parts.boundary == Some(blob.entry().number);
+        let block = blob.block()?;
+        nodes.read(block)?;
+        if !boundary && nodes.others() > 0 {
+            return Err(self.out_of_turn(blob.entry()));
+        }
+        Ok(())
+    }
+
+    /// Which of `blobs` this is.
+    fn position(&self, blobs: &[BlobEntry], blob: &Blob) -> usize {
+        blobs
+            .binary_search_by_key(&blob.entry().number, |entry| entry.number)
+            .unwrap_or(usize::MAX)
+    }
+
+    /// Writes the nodes that are kept.
+    fn write_nodes(
+        &self,
+        nodes: &NodeBatch,
+        (keep, columns): (&mut Vec<bool>, &mut NodeColumns),
+        blob: &mut Blob,
+        out: &mut TaskOutput<'_>,
+    ) -> KernelResult {
+        let only_nodes = nodes.others() == 0;
+        if self.options.keep_untagged && only_nodes {
+            return copy_whole(blob, out);
+        }
+        self.mark_kept(blob.decoded(), nodes.ids(), keep)?;
+        if only_nodes && keep.iter().all(|keep| *keep) {
+            return copy_whole(blob, out);
+        }
+        let block = blob.decoded();
+        let mut rest = &keep[..];
+        for group in block.groups() {
+            let mut items = group.items();
+            while let Some(item) = items.try_next()? {
+                match item {
+                    Item::Dense(dense) => {
+                        let own;
+                        (own, rest) = rest.split_at(dense.len().min(rest.len()));
+                        keep_dense(block, dense, own, columns, out)?;
+                    }
+                    Item::Node(node) => {
+                        let own;
+                        (own, rest) = rest.split_at(rest.len().min(1));
+                        if own == [true] {
+                            out.keep(&Element::Node(node))?;
+                        }
+                    }
+                    Item::Way(_) | Item::Relation(_) => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Which nodes of a block are kept, in their order.
+    fn mark_kept(&self, block: &Block, ids: &[i64], keep: &mut Vec<bool>) -> KernelResult {
+        keep.clear();
+        if self.options.keep_untagged {
+            keep.resize(ids.len(), true);
+            return Ok(());
+        }
+        for group in block.groups() {
+            let mut items = group.items();
+            while let Some(item) = items.try_next()? {
+                match item {
+                    Item::Dense(dense) => {
+                        let end = keep.len() + dense.len();
+                        if !dense.is_untagged() {
+                            let mut tags = dense.tag_column();
+                            for _ in 0..dense.len() {
+                                let mut tagged = false;
+                                while let Some(1..) = tags.try_next()? {
+                                    tagged = true;
+                                    tags.try_next()?;
+                                }
+                                keep.push(tagged);
+                            }
+                        }
+                        keep.resize(end, false);
+                    }
+                    Item::Node(node) => keep.push(!node.tags().is_empty()),
+                    Item::Way(_) | Item::Relation(_) => {}
+                }
+            }
+        }
+        if self.options.keep_members {
+            for (keep, id) in keep.iter_mut().zip(ids) {
+                *keep = *keep || self.members.contains(*id);
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes in scratch where the nodes of a range are, for each reference, and collects the references of the
+    /// next range.
+    fn note_locations(
+        &self,
+        number: usize,
+        table: &LocationTable,
+        streams: &LocationStreams,
+    ) -> Result<ReferenceCollector> {
+        let (range, next) = (self.ranges[number], self.ranges[number + 1]);
+        let collector = ReferenceCollector::new();
+        self.job
+            .pass("references", self.input.file(), &self.parts.ways)
+            .scan(
+                <(Vec<i64>, Vec<i64>, Vec<Option<Location>>, Vec<u8>)>::default,
+                |(refs, own, locations, buffer), blob| {
+                    refs.clear();
+                    own.clear();
+                    locations.clear();
+                    blob.block()?.way_refs_into(refs)?;
+                    own.extend(refs.iter().filter(|id| range.contains(**id)));
+                    table.locate(own, locations);
+                    let at = self.position(&self.parts.ways, blob);
+                    streams.write(number, at, locations, buffer)?;
+                    refs.retain(|id| next.contains(*id));
+                    collector.insert_all(refs);
+                    Ok(())
+                },
+            )?;
+        Ok(collector)
+    }
+
+    /// Appends the location of each reference of a blob.
+    fn locate(&self, writer: &mut Writer, blob: &Blob, found: &Found) -> KernelResult {
+        let Writer {
+            refs,
+            locations,
+            rest,
+            rest_locations,
+            ..
+        } = writer;
+        locations.clear();
+        let (table, streams) = match found {
+            Found::Table(table, Some(streams)) => (table, streams),
+            Found::Table(table, None) => {
+                table.locate(refs, locations);
+                return Ok(());
+            }
+            Found::Store(store, missing) => {
+                store.locate(refs, locations)?;
+                if locations.contains(&None) {
+                    rest.clear();
+                    let dangling = refs.iter().zip(&*locations).filter(|(_, at)| at.is_none());
+                    rest.extend(dangling.map(|(id, _)| *id));
+                    missing.insert_all(rest);
+                }
+                return Ok(());
+            }
+        };
+        let at = self.position(&self.parts.ways, blob);
+        let (last, others) = self.ranges.split_last().unwrap_or((&IdRange::ALL, &[]));
+        let mut noted = Vec::with_capacity(others.len());
+        for number in 0..others.len() {
+            noted.push(streams.read(number, at)?);
+        }
+        rest.clear();
+        rest.extend(refs.iter().filter(|id| last.contains(**id)));
+        rest_locations.clear();
+        table.locate(rest, rest_locations);
+        let mut rest = rest_locations.iter();
+        for id in refs.iter() {
+            let noted = others
+                .iter()
+                .zip(&mut noted)
+                .find(|(range, _)| range.contains(*id));
+            locations.push(match noted {
+                Some((_, stream)) => stream.next_location(),
+                None => rest.next().copied().flatten(),
+            });
+        }
+        Ok(())
+    }
+
+    /// Writes what is not a node, and in an unsorted file nodes, too.
+    fn write_blob(
+        &self,
+        writer: &mut Writer,
+        blob: &mut Blob,
+        out: &mut TaskOutput<'_>,
+        found: &Found,
+    ) -> KernelResult {
+        let record = blob.record()?;
+        let nodes = record.kinds.contains(Kind::Node);
+        if record.kinds == KindSet::NODES && !self.is_sorted() {
+            writer.nodes.read(blob.block()?)?;
+            return self.write_nodes(&writer.nodes, (&mut writer.keep, &mut writer.columns), blob, out);
+        }
+        writer.refs.clear();
+        if record.kinds.contains(Kind::Way) {
+            blob.block()?.way_refs_into(&mut writer.refs)?;
+        }
+        if writer.refs.is_empty() && !nodes {
+            return copy_whole(blob, out);
+        }
+        self.locate(writer, blob, found)?;
+        let block = blob.block()?;
+        if writer.locations.contains(&None) && record.has_way_locations {
+            keep_old_locations(block, &mut writer.locations)?;
+        }
+        if nodes || !block.has_plain_coordinates() {
+            return self.write_elements(writer, block, out);
+        }
+        writer.raw.clear();
+        writer.splicer.splice(block, &writer.locations, &mut writer.raw)?;
+        let record = IndexRecord {
+            has_way_locations: true,
+            ..record
+        };
+        out.block(&writer.raw, &record)
+    }
+
+    /// Writes a blob of mixed kinds, or with units of its own, element by element.
+    fn write_elements(&self, writer: &mut Writer, block: &Block, out: &mut TaskOutput<'_>) -> KernelResult {
+        writer.nodes.read(block)?;
+        self.mark_kept(block, writer.nodes.ids(), &mut writer.keep)?;
+        let mut keep = writer.keep.iter();
+        let mut locations = writer.locations.iter().copied();
+        for element in block.elements() {
+            let element = element?;
+            match &element {
+                Element::Node(_) => {
+                    if keep.next() == Some(&true) && !self.is_sorted() {
+                        out.keep(&element)?;
+                    }
+                }
+                Element::Way(way) => {
+                    let own = locations.by_ref().take(way.ref_count());
+                    out.builder(Kind::Way)?.copy_way_with_locations(way, own)?;
+                }
+                Element::Relation(_) => out.keep(&element)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A worker's buffers for writing.
+#[derive(Default)]
+struct Writer {
+    refs: Vec<i64>,
+    locations: Vec<Option<Location>>,
+    rest: Vec<i64>,
+    rest_locations: Vec<Option<Location>>,
+    nodes: NodeBatch,
+    keep: Vec<bool>,
+    columns: NodeColumns,
+    splicer: WayLocationSplicer,
+    raw: Vec<u8>,
+}
+
+/// Writes those of many nodes that are kept.
+fn keep_dense(
+    block: &Block,
+    mut dense: DenseNodes<'_>,
+    keep: &[bool],
+    columns: &mut NodeColumns,
+    out: &mut TaskOutput<'_>,
+) -> KernelResult {
+    if !keep.contains(&true) {
+        return Ok(());
+    }
+    if columns.read(block, &dense)? {
+        let mut at = 0;
+        for run in keep.chunk_by(|a, b| a == b) {
+            let range = at..at + run.len();
+            at = range.end;
+            if run[0] {
+                out.builder(Kind::Node)?.copy_nodes(block, columns, range)?;
+            }
+        }
+        return Ok(());
+    }
+    for keep in keep {
+        let node = dense.try_next()?;
+        if let Some(node) = node.filter(|_| *keep) {
+            out.keep(&Element::Node(node))?;
+        }
+    }
+    Ok(())
+}
+
+/// Where nothing else is known, what the ways carry already stays.
+fn keep_old_locations(block: &Block, locations: &mut [Option<Location>]) -> KernelResult {
+    let mut rest = locations.iter_mut();
+    for element in block.elements() {
+        if let Element::Way(way) = element? {
+            for (old, new) in way.locations().zip(rest.by_ref().take(way.ref_count())) {
+                *new = new.or(old?);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Copies a blob with its compressed bytes.
+fn copy_whole(blob: &mut Blob, out: &mut TaskOutput<'_>) -> KernelResult {
+    let record = blob.record()?;
+    if record.kinds.is_empty() {
+        return Ok(());
+    }
+    out.copy_message(blob.message()?, &record)
+}

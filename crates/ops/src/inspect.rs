@@ -1,0 +1,954 @@
+//! `inspect`: what a file holds.
+//!
+//! [`inspect`] reads blob headers and their index records only; [`extended`] decodes everything in one pass
+//! and verifies what the headers claim. Blobs are looked at column by column where they have columns.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use osmill_engine::{Blob, BlobEntry, Counts, Error, Input, Job, KernelResult, Plan, Result};
+use osmill_model::{BoundingBox, ElementId, Kind, KindSet, Timestamp};
+use osmill_pbf::wire::{Fields, Value as FieldValue, Varints};
+use osmill_pbf::{
+    Block, BlockError, BlockErrorKind, Element, FileHeader, HeaderBox, IndexRecord, Items, RawItem,
+    RawMetadata,
+};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::order::Order;
+
+/// Names of the metadata values, in the order of the counts in [`Extended::metadata`].
+pub const METADATA_NAMES: [&str; 5] = ["version", "timestamp", "changeset", "uid", "user"];
+
+/// What the headers of a file and its index records say.
+#[derive(Debug)]
+pub struct Inspection {
+    /// The file's name as it was given.
+    pub name: String,
+    /// Its size in bytes.
+    pub size: u64,
+    /// The blobs and the file header.
+    pub plan: Plan,
+    /// What all blobs hold together, if all have index records.
+    pub index: Option<IndexTotals>,
+}
+
+/// Sums over index records.
+#[derive(Debug, Clone, Default)]
+pub struct IndexTotals {
+    /// Elements.
+    pub counts: Counts,
+    /// Smallest and largest id of each kind, in file order; exact only where blobs hold one kind each.
+    pub ids: [Option<(i64, i64)>; 3],
+    /// Rectangle around the nodes.
+    pub bbox: Option<BoundingBox>,
+    /// Node references of ways plus members of relations.
+    pub refs: u64,
+    /// Whether the records show the file to be sorted.
+    pub sorted: bool,
+    /// Blobs of each set of kinds, with their compressed bytes.
+    pub blobs: BTreeMap<u8, (u64, u64)>,
+}
+
+/// Opens a file and sums up what its headers say.
+pub fn inspect(job: &Job, path: &Path) -> Result<(Input, Inspection)> {
+    let input = crate::open(job, path)?;
+    let plan = input.plan(job.options().threads)?;
+    let index = totals(&plan);
+    let inspection = Inspection {
+        name: path.display().to_string(),
+        size: input.file().size(),
+        plan,
+        index,
+    };
+    Ok((input, inspection))
+}
+
+fn totals(plan: &Plan) -> Option<IndexTotals> {
+    let mut totals = IndexTotals {
+        sorted: plan.is_sorted()?,
+        ..IndexTotals::default()
+    };
+    for blob in &plan.blobs {
+        let record = blob.index?;
+        totals.counts += record.counts.into();
+        totals.refs += record.refs;
+        if let Some(bbox) = record.bbox {
+            totals.bbox = Some(totals.bbox.map_or(bbox, |all| all.union(bbox)));
+        }
+        for id in [record.first(), record.last()].into_iter().flatten() {
+            note_id(&mut totals.ids[id.kind as usize], id.id);
+        }
+        let entry = totals.blobs.entry(record.kinds.bits()).or_default();
+        entry.0 += 1;
+        entry.1 += u64::from(blob.data_size);
+    }
+    Some(totals)
+}
+
+fn note_id(range: &mut Option<(i64, i64)>, id: i64) {
+    let order = osmill_model::id_order;
+    let (min, max) = range.get_or_insert((id, id));
+    if order(id) < order(*min) {
+        *min = id;
+    }
+    if order(id) > order(*max) {
+        *max = id;
+    }
+}
+
+/// What decoding the whole file shows.
+#[derive(Debug, Clone, Default)]
+pub struct Extended {
+    /// Elements.
+    pub counts: Counts,
+    /// Elements with tags.
+    pub tagged: Counts,
+    /// Tags.
+    pub tags: Counts,
+    /// Elements with negative ids.
+    pub negative: Counts,
+    /// Smallest and largest id of each kind, in file order.
+    pub ids: [Option<(i64, i64)>; 3],
+    /// Node references of ways.
+    pub refs: u64,
+    /// Members of relations.
+    pub members: u64,
+    /// The most references of a way, and the most members of a relation, with their ids.
+    pub largest: [Option<(u64, i64)>; 2],
+    /// Ways that carry locations.
+    pub located_ways: u64,
+    /// Rectangle around the nodes.
+    pub bbox: Option<BoundingBox>,
+    /// First and last time of an element.
+    pub timestamps: Option<(Timestamp, Timestamp)>,
+    /// How many elements have each of [`METADATA_NAMES`].
+    pub metadata: [u64; 5],
+    /// Elements that are deleted.
+    pub deleted: u64,
+    /// Compressed and uncompressed bytes of blobs, by the kinds in them.
+    pub bytes: BTreeMap<u8, BlobBytes>,
+    /// Blobs by codec.
+    pub codecs: BTreeMap<&'static str, u64>,
+    /// Neighbours that are out of order, and the first of them.
+    pub descents: u64,
+    /// The first element that is out of order.
+    pub first_descent: Option<crate::order::Offence>,
+    /// Neighbours with the same id, and the same version where there is history.
+    pub repeats: u64,
+    /// The first element that is there twice in a row.
+    pub first_repeat: Option<crate::order::Offence>,
+    orders: Vec<Order>,
+    /// The largest string number that the block at hand uses.
+    largest_string: u64,
+    history: bool,
+}
+
+/// Sizes of blobs.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub struct BlobBytes {
+    /// Number of blobs.
+    pub blobs: u64,
+    /// Bytes in the file.
+    pub compressed: u64,
+    /// Bytes when decompressed.
+    pub raw: u64,
+}
+
+/// Decodes every blob and verifies what the headers claim.
+pub fn extended(job: &Job, input: &Input, plan: &Plan) -> Result<Extended> {
+    let history = plan.header.has_history();
+    let make = || Extended {
+        history,
+        ..Extended::default()
+    };
+    let states = job
+        .pass("read", input.file(), &plan.blobs)
+        .scan(make, Extended::add_blob)?;
+    let mut all = make();
+    for state in states {
+        all.merge(state);
+    }
+    let order = Order::of_blobs(std::mem::take(&mut all.orders));
+    (all.descents, all.first_descent) = (order.descents, order.first_descent);
+    (all.repeats, all.first_repeat) = (order.repeats, order.first_repeat);
+    job.objects_in(all.counts);
+    Ok(all)
+}
+
+impl Extended {
+    /// Whether the file is sorted by kind, id and version.
+    pub fn is_sorted(&self) -> bool {
+        self.descents == 0
+    }
+
+    fn add_blob(&mut self, blob: &mut Blob) -> KernelResult {
+        let codec = blob.data()?.codec.name();
+        let (number, compressed) = (blob.entry().number, u64::from(blob.entry().data_size));
+        let block = blob.block()?;
+        let record = IndexRecord::of(block)?;
+        self.orders.push(match Order::of_record(&record, number) {
+            Some(order) if !self.history => order,
+            _ => Order::of(block, number, self.history)?,
+        });
+        *self.codecs.entry(codec).or_default() += 1;
+        let bytes = self.bytes.entry(record.kinds.bits()).or_default();
+        bytes.blobs += 1;
+        bytes.compressed += compressed;
+        bytes.raw += block.data().len() as u64;
+        self.counts += record.counts.into();
+        if let Some(bbox) = record.bbox {
+            self.bbox = Some(self.bbox.map_or(bbox, |all| all.union(bbox)));
+        }
+        self.add_block(block, &record)
+    }
+
+    fn add_block(&mut self, block: &Block, record: &IndexRecord) -> KernelResult {
+        if record.sorted && record.kinds.len() == 1 {
+            // Sorted, so the extremes are at the ends, and 0 and negative ids are in front.
+            for id in [record.first(), record.last()].into_iter().flatten() {
+                note_id(&mut self.ids[id.kind as usize], id.id);
+            }
+        }
+        let exact_ids = !(record.sorted && record.kinds.len() == 1);
+        self.largest_string = 0;
+        for group in block.groups() {
+            let mut items = group.items();
+            while let Some((item, message)) = items.try_next_raw()? {
+                match item {
+                    RawItem::Dense => {
+                        let dense = items.parse_dense(message)?;
+                        let mut ids = dense.ids();
+                        // Negative ids follow 0.
+                        if exact_ids || record.first_id <= 0 {
+                            while let Some(id) = ids.try_next()? {
+                                self.note_element_id(ElementId::new(Kind::Node, id), exact_ids);
+                            }
+                        }
+                        self.add_dense_tags(dense.tag_column())?;
+                        if let Some(info) = dense.info() {
+                            self.add_dense_info(block, info)?;
+                        }
+                    }
+                    RawItem::Node => {
+                        let node = items.parse_node(message)?;
+                        self.note_element_id(ElementId::new(Kind::Node, node.id()), exact_ids);
+                        let (mut tags, mut count) = (node.tags(), 0);
+                        while let Some((key, value)) = tags.try_next_ids()? {
+                            self.note_string(key.max(value));
+                            count += 1;
+                        }
+                        self.add_tags_of(Kind::Node, count);
+                        let metadata = Element::Node(node).raw_metadata()?;
+                        self.note_string(metadata.user_sid.unwrap_or(0));
+                        self.add_metadata(block, metadata);
+                    }
+                    RawItem::Way => self.add_message(&items, block, Kind::Way, message, exact_ids)?,
+                    RawItem::Relation => {
+                        self.add_message(&items, block, Kind::Relation, message, exact_ids)?
+                    }
+                }
+            }
+        }
+        if self.largest_string > 0 {
+            block.string(self.largest_string).map_err(BlockError::from)?;
+        }
+        Ok(())
+    }
+
+    /// Adds a way or a relation, checking its columns without making values of them.
+    fn add_message(
+        &mut self,
+        items: &Items<'_>,
+        block: &Block,
+        kind: Kind,
+        message: &[u8],
+        exact_ids: bool,
+    ) -> KernelResult {
+        // By field: keys, values, references or roles, members or latitudes, member types or longitudes.
+        let mut counts = [0usize; 11];
+        let mut largest = [0u64; 11];
+        let (mut id, mut info) = (None, None);
+        let mut fields = Fields::new(message);
+        while let Some((number, value)) = fields.try_next()? {
+            match (number, value) {
+                (1, value) => id = Some(value.varint()? as i64),
+                (4, value) => info = Some(value.bytes()?),
+                (2 | 3 | 8 | 9 | 10, value) => {
+                    let (count, largest) = (&mut counts[number as usize], &mut largest[number as usize]);
+                    let mut note = |value: u64| {
+                        *count += 1;
+                        *largest = value.max(*largest);
+                    };
+                    match value {
+                        FieldValue::Bytes(column) => Varints::packed(column).for_each(note)?,
+                        value => note(value.varint()?),
+                    }
+                }
+                _ => {}
+            }
+        }
+        let element = ElementId::new(kind, id.ok_or(BlockErrorKind::NoId).map_err(BlockError::from)?);
+        let [_, _, keys, values, .., eights, nines, tens] = counts;
+        let same_length = |column, expected, found| match found == expected {
+            true => Ok(()),
+            false => Err(BlockErrorKind::Lengths {
+                column,
+                expected,
+                found,
+            }
+            .of(element)),
+        };
+        same_length("vals", keys, values)?;
+        self.note_string(largest[2].max(largest[3]));
+        self.note_element_id(element, exact_ids);
+        self.add_tags_of(kind, keys as u64);
+        if kind == Kind::Way {
+            self.refs += eights as u64;
+            note_largest(&mut self.largest[0], eights as u64, element.id);
+            if nines + tens > 0 {
+                self.located_ways += 1;
+                items
+                    .parse_way(message)?
+                    .locations()
+                    .try_for_each(|location| location.map(|_| ()))?;
+            }
+        } else {
+            same_length("types", nines, tens)?;
+            same_length("roles_sid", nines, eights)?;
+            if largest[10] > 2 {
+                return Err(BlockErrorKind::MemberType(largest[10]).of(element).into());
+            }
+            self.note_string(largest[8]);
+            self.members += nines as u64;
+            note_largest(&mut self.largest[1], nines as u64, element.id);
+        }
+        if let Some(info) = info {
+            let metadata = block.read_info(info).map_err(|e| e.what.of(element))?;
+            self.note_string(metadata.user_sid.unwrap_or(0));
+            self.add_metadata(block, metadata);
+        }
+        Ok(())
+    }
+
+    fn note_string(&mut self, index: u64) {
+        self.largest_string = self.largest_string.max(index);
+    }
+
+    fn note_element_id(&mut self, id: ElementId, exact: bool) {
+        if exact {
+            note_id(&mut self.ids[id.kind as usize], id.id);
+        }
+        if id.id < 0 {
+            self.negative.add(id.kind, 1);
+        }
+    }
+
+    fn add_dense_tags(&mut self, column: Varints<'_>) -> KernelResult {
+        // Zeros end the tags of a node where a key stands; values may be the empty string's zero, too.
+        let (mut tagged, mut words, mut before) = (0, 0u64, 0u64);
+        let mut largest = 0;
+        column.for_each(|sid| {
+            largest = largest.max(sid);
+            if sid == 0 && (words - before) % 2 == 0 {
+                tagged += u64::from(words > before);
+                before = words;
+            } else {
+                words += 1;
+            }
+        })?;
+        self.note_string(largest);
+        if (words - before) % 2 != 0 {
+            let column = BlockErrorKind::Lengths {
+                column: "keys_vals",
+                expected: 2,
+                found: 1,
+            };
+            return Err(BlockError::from(column).into());
+        }
+        self.tagged.nodes += tagged + u64::from(words > before);
+        self.tags.nodes += words / 2;
+        Ok(())
+    }
+
+    fn add_dense_info(&mut self, block: &Block, info: osmill_pbf::DenseInfo<'_>) -> KernelResult {
+        let [mut versions, mut times, mut deleted] = [0u64; 3];
+        let mut range = Extremes::default();
+        info.versions.for_each(|version| {
+            versions += u64::from(version as i64 > 0);
+            range.note(version as i64);
+        })?;
+        range.check("version", -1, i32::MAX.into())?;
+        let (mut first, mut last) = (i64::MAX, i64::MIN);
+        info.timestamps.column().for_each_sum(|time| {
+            if time != 0 {
+                times += 1;
+                (first, last) = (first.min(time), last.max(time));
+            }
+        })?;
+        if times > 0 {
+            // The granularity of dates is positive, so the order stays.
+            self.note_time(block.timestamp(first)?);
+            self.note_time(block.timestamp(last)?);
+        }
+        const U32: i64 = u32::MAX as i64;
+        for (slot, column, name, least, most) in [
+            (2, info.changesets, "changeset", -1, U32),
+            (3, info.uids, "uid", i32::MIN.into(), i32::MAX.into()),
+        ] {
+            let (mut present, mut range) = (0u64, Extremes::default());
+            column.column().for_each_sum(|value| {
+                present += u64::from(value > 0);
+                range.note(value);
+            })?;
+            range.check(name, least, most)?;
+            self.metadata[slot] += present;
+        }
+        // Neighbours often have the same user.
+        let (mut named, mut range) = (0u64, Extremes::default());
+        let (mut last, mut last_named) = (0, false);
+        info.user_sids.column().for_each_sum(|sid| {
+            if sid != last {
+                range.note(sid);
+                (last, last_named) = (sid, is_named(block, sid as u64));
+            }
+            named += u64::from(last_named);
+        })?;
+        range.check("user_sid", 0, U32)?;
+        self.note_string(range.most.max(0) as u64);
+        self.metadata[4] += named;
+        info.visibles
+            .for_each(|visible| deleted += u64::from(visible == 0))?;
+        self.metadata[0] += versions;
+        self.metadata[1] += times;
+        self.deleted += deleted;
+        Ok(())
+    }
+
+    fn note_time(&mut self, time: Timestamp) {
+        let (first, last) = self.timestamps.get_or_insert((time, time));
+        (*first, *last) = ((*first).min(time), (*last).max(time));
+    }
+
+    fn add_tags_of(&mut self, kind: Kind, count: u64) {
+        self.tags.add(kind, count);
+        self.tagged.add(kind, u64::from(count > 0));
+    }
+
+    fn add_metadata(&mut self, block: &Block, metadata: RawMetadata) {
+        let present = [
+            metadata.version.is_some_and(|v| v > 0),
+            metadata.timestamp.is_some_and(|t| t.0 != 0),
+            metadata.changeset.is_some_and(|c| c > 0),
+            metadata.uid.is_some_and(|u| u > 0),
+            metadata.user_sid.is_some_and(|sid| is_named(block, sid)),
+        ];
+        for (count, present) in self.metadata.iter_mut().zip(present) {
+            *count += u64::from(present);
+        }
+        if let Some(time) = metadata.timestamp.filter(|t| t.0 != 0) {
+            self.note_time(time);
+        }
+        self.deleted += u64::from(metadata.visible == Some(false));
+    }
+
+    fn merge(&mut self, other: Extended) {
+        self.counts += other.counts;
+        self.tagged += other.tagged;
+        self.tags += other.tags;
+        self.negative += other.negative;
+        for (range, other) in self.ids.iter_mut().zip(other.ids) {
+            for id in other.into_iter().flat_map(|(min, max)| [min, max]) {
+                note_id(range, id);
+            }
+        }
+        self.refs += other.refs;
+        self.members += other.members;
+        for (largest, other) in self.largest.iter_mut().zip(other.largest) {
+            if let Some((size, id)) = other {
+                note_largest(largest, size, id);
+            }
+        }
+        self.located_ways += other.located_ways;
+        self.bbox = match (self.bbox, other.bbox) {
+            (Some(a), Some(b)) => Some(a.union(b)),
+            (a, b) => a.or(b),
+        };
+        if let Some((first, last)) = other.timestamps {
+            self.note_time(first);
+            self.note_time(last);
+        }
+        for (count, other) in self.metadata.iter_mut().zip(other.metadata) {
+            *count += other;
+        }
+        self.deleted += other.deleted;
+        for (kinds, bytes) in other.bytes {
+            let mine = self.bytes.entry(kinds).or_default();
+            mine.blobs += bytes.blobs;
+            mine.compressed += bytes.compressed;
+            mine.raw += bytes.raw;
+        }
+        for (codec, blobs) in other.codecs {
+            *self.codecs.entry(codec).or_default() += blobs;
+        }
+        self.orders.extend(other.orders);
+    }
+}
+
+/// Whether this string is there and not empty: files without user names often have empty ones.
+fn is_named(block: &Block, user_sid: u64) -> bool {
+    user_sid > 0 && block.string(user_sid).is_ok_and(|user| !user.is_empty())
+}
+
+/// The smallest and the largest number of a column.
+struct Extremes {
+    least: i64,
+    most: i64,
+}
+
+impl Default for Extremes {
+    fn default() -> Self {
+        Extremes {
+            least: i64::MAX,
+            most: i64::MIN,
+        }
+    }
+}
+
+impl Extremes {
+    #[inline]
+    fn note(&mut self, value: i64) {
+        self.least = self.least.min(value);
+        self.most = self.most.max(value);
+    }
+
+    /// Refuses numbers outside `least..=most`.
+    fn check(&self, name: &'static str, least: i64, most: i64) -> Result<(), BlockError> {
+        let value = match () {
+            _ if self.least > self.most => return Ok(()),
+            _ if self.least < least => self.least,
+            _ if self.most > most => self.most,
+            _ => return Ok(()),
+        };
+        Err(BlockErrorKind::Metadata { name, value }.into())
+    }
+}
+
+fn note_largest(largest: &mut Option<(u64, i64)>, size: u64, id: i64) {
+    // Of equals the smallest id, so that the answer does not depend on the threads.
+    if largest.is_none_or(|(known, known_id)| size > known || size == known && id < known_id) {
+        *largest = Some((size, id));
+    }
+}
+
+/// Statistics of the nodes' ids and locations, for judging what a table of locations will take.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct NodeStatistics {
+    /// Number of nodes.
+    pub nodes: u64,
+    /// Nodes with tags.
+    pub tagged: u64,
+    /// Nodes without a location.
+    pub without_location: u64,
+    /// Smallest and largest id, in file order.
+    pub ids: Option<(i64, i64)>,
+    /// Bits an id takes in blocks of 64 nodes in file order, each a frame of reference with packed offsets,
+    /// without block headers.
+    pub id_bits: f64,
+    /// Bits a location takes in the same blocks.
+    pub location_bits: f64,
+    #[serde(skip)]
+    sums: [u64; 2],
+}
+
+/// Nodes that [`NodeStatistics`] packs together.
+const NODE_BLOCK: usize = 64;
+
+/// Reads all nodes for their statistics.
+pub fn nodes(job: &Job, input: &Input, plan: &Plan) -> Result<NodeStatistics> {
+    let blobs: Vec<BlobEntry> = plan
+        .blobs
+        .iter()
+        .filter(|blob| blob.index.is_none_or(|record| record.kinds.contains(Kind::Node)))
+        .copied()
+        .collect();
+    let states = job
+        .pass("nodes", input.file(), &blobs)
+        .scan(NodeStatistics::default, |state, blob| {
+            let mut columns: [Vec<i64>; 3] = Default::default();
+            for element in blob.block()?.elements() {
+                let Element::Node(node) = element? else { continue };
+                state.nodes += 1;
+                state.tagged += u64::from(!node.tags().is_empty());
+                note_id(&mut state.ids, node.id());
+                columns[0].push(node.id());
+                match node.location()? {
+                    Some(location) => {
+                        columns[1].push(location.lon.into());
+                        columns[2].push(location.lat.into());
+                    }
+                    None => state.without_location += 1,
+                }
+            }
+            for (i, column) in columns.iter().enumerate() {
+                for block in column.chunks(NODE_BLOCK) {
+                    let (min, max) = block
+                        .iter()
+                        .fold((i64::MAX, i64::MIN), |(a, b), v| (a.min(*v), b.max(*v)));
+                    let bits = u64::BITS - (max.wrapping_sub(min) as u64).leading_zeros();
+                    state.sums[usize::from(i > 0)] += u64::from(bits) * block.len() as u64;
+                }
+            }
+            Ok(())
+        })?;
+    let mut all = NodeStatistics::default();
+    for state in states {
+        all.nodes += state.nodes;
+        all.tagged += state.tagged;
+        all.without_location += state.without_location;
+        for id in state.ids.into_iter().flat_map(|(min, max)| [min, max]) {
+            note_id(&mut all.ids, id);
+        }
+        all.sums = [all.sums[0] + state.sums[0], all.sums[1] + state.sums[1]];
+    }
+    let per = |sum: u64, n: u64| if n == 0 { 0.0 } else { sum as f64 / n as f64 };
+    all.id_bits = per(all.sums[0], all.nodes);
+    all.location_bits = per(all.sums[1], all.nodes - all.without_location);
+    job.objects_in(Counts {
+        nodes: all.nodes,
+        ..Counts::default()
+    });
+    Ok(all)
+}
+
+/// An element with all that a file says of it.
+#[derive(Debug, Clone, Serialize)]
+pub struct Shown {
+    /// `n17`.
+    pub id: String,
+    /// Number of the blob that holds it.
+    pub blob: u64,
+    /// The version.
+    pub version: Option<i32>,
+    /// The time of the version.
+    pub timestamp: Option<String>,
+    /// The changeset.
+    pub changeset: Option<i64>,
+    /// The number of the user.
+    pub uid: Option<i32>,
+    /// The name of the user.
+    pub user: Option<String>,
+    /// Whether it exists.
+    pub visible: Option<bool>,
+    /// Longitude and latitude in degrees, of a node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub location: Option<[f64; 2]>,
+    /// Keys and values, in the order of the file.
+    pub tags: Vec<(String, String)>,
+    /// Node references of a way, with locations where it carries them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub refs: Vec<(i64, Option<[f64; 2]>)>,
+    /// Members of a relation: element and role.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub members: Vec<(String, String)>,
+}
+
+fn degrees(location: osmill_model::Location) -> [f64; 2] {
+    [location.lon_degrees(), location.lat_degrees()]
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+impl Shown {
+    fn of(element: &Element<'_>, blob: u64) -> KernelResult<Shown> {
+        let metadata = element.metadata()?;
+        let mut shown = Shown {
+            id: element.element_id().to_string(),
+            blob,
+            version: metadata.version,
+            timestamp: metadata.timestamp.map(|t| t.to_string()),
+            changeset: metadata.changeset,
+            uid: metadata.uid,
+            user: metadata.user.map(text),
+            visible: metadata.visible,
+            location: None,
+            tags: Vec::new(),
+            refs: Vec::new(),
+            members: Vec::new(),
+        };
+        for tag in element.tags() {
+            let tag = tag?;
+            shown.tags.push((text(tag.key), text(tag.value)));
+        }
+        match element {
+            Element::Node(node) => shown.location = node.location()?.map(degrees),
+            Element::Way(way) => {
+                let mut locations = way.locations();
+                for id in way.refs() {
+                    let location = locations.next().transpose()?.flatten();
+                    shown.refs.push((id?, location.map(degrees)));
+                }
+            }
+            Element::Relation(relation) => {
+                for member in relation.members() {
+                    let member = member?;
+                    shown
+                        .members
+                        .push((member.element.to_string(), text(member.role)));
+                }
+            }
+        }
+        Ok(shown)
+    }
+}
+
+/// Finds all versions of an element. Only blobs whose index record allows it are read.
+pub fn show(job: &Job, input: &Input, plan: &Plan, id: ElementId) -> Result<Vec<Shown>> {
+    let blobs = candidates(input, plan, id)?;
+    let states = job
+        .pass("find", input.file(), &blobs)
+        .scan(Vec::new, |found, blob| {
+            let number = blob.entry().number;
+            for element in blob.block()?.elements() {
+                let element = element?;
+                if element.element_id() == id {
+                    found.push(Shown::of(&element, number)?);
+                }
+            }
+            Ok(())
+        })?;
+    let mut found: Vec<Shown> = states.into_iter().flatten().collect();
+    found.sort_by_key(|shown| shown.blob);
+    Ok(found)
+}
+
+/// The blobs that may hold an element: by index records, or by bisection where the header says that the file
+/// is sorted.
+fn candidates(input: &Input, plan: &Plan, id: ElementId) -> Result<Vec<BlobEntry>> {
+    let may_hold = |blob: &&BlobEntry| {
+        blob.index.is_none_or(|record| {
+            record.first().is_some_and(|first| first <= id) && record.last().is_some_and(|last| last >= id)
+        })
+    };
+    if plan.is_indexed() || !plan.header.claims_sorted() {
+        return Ok(plan.blobs.iter().filter(may_hold).copied().collect());
+    }
+    let mut reader = Blob::new(input.file().clone());
+    let mut range_of = |entry: &BlobEntry| {
+        reader.begin(*entry);
+        reader.record().map_err(|fault| reader.locate(fault))
+    };
+    let (mut low, mut high) = (0, plan.blobs.len());
+    // The first blob whose last element is not before the one sought.
+    while low < high {
+        let middle = low + (high - low) / 2;
+        match range_of(&plan.blobs[middle])?.last() {
+            Some(last) if last < id => low = middle + 1,
+            _ => high = middle,
+        }
+    }
+    let mut found = Vec::new();
+    for entry in &plan.blobs[low..] {
+        let record = range_of(entry)?;
+        if record.first().is_some_and(|first| first > id) {
+            break;
+        }
+        found.push(BlobEntry {
+            index: Some(record),
+            ..*entry
+        });
+    }
+    Ok(found)
+}
+
+fn ids_value(ids: &[Option<(i64, i64)>; 3], pick: impl Fn(&(i64, i64)) -> i64) -> Value {
+    let of = |kind: Kind| ids[kind as usize].as_ref().map(&pick);
+    json!({ "nodes": of(Kind::Node), "ways": of(Kind::Way), "relations": of(Kind::Relation) })
+}
+
+fn box_value(bbox: &BoundingBox) -> Value {
+    json!([
+        bbox.min.lon_degrees(),
+        bbox.min.lat_degrees(),
+        bbox.max.lon_degrees(),
+        bbox.max.lat_degrees()
+    ])
+}
+
+/// The edges of a header's box in degrees: left, bottom, right, top.
+pub fn header_box_degrees(bbox: &HeaderBox) -> [f64; 4] {
+    [bbox.left, bbox.bottom, bbox.right, bbox.top].map(|nanodegrees| nanodegrees as f64 / 1e9)
+}
+
+fn header_value(header: &FileHeader) -> Value {
+    let mut option = serde_json::Map::new();
+    let mut put = |key: &str, value: Option<String>| {
+        if let Some(value) = value {
+            option.insert(key.to_owned(), value.into());
+        }
+    };
+    put("generator", header.writing_program.clone());
+    put("source", header.source.clone());
+    put(
+        "osmosis_replication_base_url",
+        header.replication_base_url.clone(),
+    );
+    put(
+        "osmosis_replication_sequence_number",
+        header.replication_sequence.map(|n| n.to_string()),
+    );
+    let time = header.replication_timestamp.map(|t| t.to_string());
+    put("osmosis_replication_timestamp", time.clone());
+    put("timestamp", time);
+    put("sorting", header.claims_sorted().then(|| "Type_then_ID".into()));
+    put(
+        "locations_on_ways",
+        header.claims_locations_on_ways().then(|| "true".into()),
+    );
+    for (i, feature) in header.optional_features.iter().enumerate() {
+        put(&format!("pbf_optional_feature_{i}"), Some(feature.clone()));
+    }
+    let boxes: Vec<_> = header.bbox.iter().map(header_box_degrees).collect();
+    json!({
+        "boxes": boxes,
+        "bbox": boxes.first(),
+        "with_history": header.has_history(),
+        "option": option,
+        "required_features": header.required_features,
+        "optional_features": header.optional_features,
+    })
+}
+
+impl Inspection {
+    /// Everything as one JSON value; names follow `osmium fileinfo --json` where it has the same thing.
+    pub fn to_json(&self, extended: Option<&Extended>) -> Value {
+        let mut codecs: BTreeMap<&str, u64> = BTreeMap::new();
+        for blob in &self.plan.blobs {
+            *codecs
+                .entry(blob.codec.map_or("unknown", |codec| codec.name()))
+                .or_default() += 1;
+        }
+        let indexed = self.plan.blobs.iter().filter(|blob| blob.index.is_some()).count();
+        let mut value = json!({
+            "file": {
+                "name": self.name,
+                "format": "PBF",
+                "compression": "none",
+                "size": self.size,
+            },
+            "header": header_value(&self.plan.header),
+            "blobs": {
+                "count": self.plan.blobs.len(),
+                "indexed": indexed,
+                "headers": self.plan.header_count,
+                "unknown": self.plan.other_blobs,
+                "codecs": codecs,
+            },
+        });
+        if let Some(extended) = extended {
+            value["data"] = extended.to_json();
+            value["metadata"] = extended.metadata_json();
+        } else if let Some(index) = &self.index {
+            value["data"] = json!({
+                "bbox": index.bbox.as_ref().map(box_value),
+                "objects_ordered": index.sorted,
+                "count": counts_value(&index.counts),
+                "minid": ids_value(&index.ids, |ids| ids.0),
+                "maxid": ids_value(&index.ids, |ids| ids.1),
+                "references": index.refs,
+                "bytes": index.blobs.iter().map(|(kinds, (blobs, compressed))| {
+                    let bytes = json!({ "blobs": blobs, "compressed": compressed });
+                    (KindSet::from_bits(*kinds).to_string(), bytes)
+                }).collect::<serde_json::Map<_, _>>(),
+            });
+        }
+        value
+    }
+}
+
+fn counts_value(counts: &Counts) -> Value {
+    json!({ "nodes": counts.nodes, "ways": counts.ways, "relations": counts.relations })
+}
+
+impl Extended {
+    fn to_json(&self) -> Value {
+        let largest =
+            |largest: Option<(u64, i64)>| largest.map(|(size, id)| json!({ "id": id, "size": size }));
+        json!({
+            "bbox": self.bbox.as_ref().map(box_value),
+            "timestamp": self.timestamps.map(|(first, last)| {
+                json!({ "first": first.to_string(), "last": last.to_string() })
+            }),
+            "objects_ordered": self.is_sorted(),
+            "out_of_order": self.descents,
+            "first_out_of_order": self.first_descent,
+            "repeated": self.repeats,
+            "first_repeated": self.first_repeat,
+            "count": counts_value(&self.counts),
+            "minid": ids_value(&self.ids, |ids| ids.0),
+            "maxid": ids_value(&self.ids, |ids| ids.1),
+            "negative_ids": counts_value(&self.negative),
+            "tagged": counts_value(&self.tagged),
+            "tags": counts_value(&self.tags),
+            "way_references": self.refs,
+            "relation_members": self.members,
+            "largest_way": largest(self.largest[0]),
+            "largest_relation": largest(self.largest[1]),
+            "ways_with_locations": self.located_ways,
+            "deleted": self.deleted,
+            "codecs": self.codecs,
+            "bytes": self.bytes.iter().map(|(kinds, bytes)| {
+                (KindSet::from_bits(*kinds).to_string(), json!(bytes))
+            }).collect::<serde_json::Map<_, _>>(),
+        })
+    }
+
+    fn metadata_json(&self) -> Value {
+        let total = self.counts.total();
+        let map = |has: &dyn Fn(u64) -> bool| {
+            let names = METADATA_NAMES.iter().zip(self.metadata);
+            names
+                .map(|(name, n)| (name.to_string(), has(n).into()))
+                .collect::<serde_json::Map<_, _>>()
+        };
+        json!({
+            "all_objects": map(&|n| n == total && total > 0),
+            "some_objects": map(&|n| n > 0),
+            "count": METADATA_NAMES.iter().zip(self.metadata).map(|(name, n)| {
+                (name.to_string(), n.into())
+            }).collect::<serde_json::Map<String, Value>>(),
+        })
+    }
+}
+
+/// Looks a dotted name up in a JSON value: `data.count.nodes`, `header.option.generator`.
+pub fn get<'v>(value: &'v Value, name: &str) -> Result<&'v Value> {
+    let pointer = format!("/{}", name.replace('.', "/"));
+    value.pointer(&pointer).ok_or_else(|| {
+        let mut names = Vec::new();
+        list_names(value, String::new(), &mut names);
+        Error::Usage(format!(
+            "there is no value '{name}'; there are: {}",
+            names.join(", ")
+        ))
+    })
+}
+
+fn list_names(value: &Value, prefix: String, names: &mut Vec<String>) {
+    match value {
+        Value::Object(map) => {
+            for (key, value) in map {
+                let name = if prefix.is_empty() {
+                    key.clone()
+                } else {
+                    format!("{prefix}.{key}")
+                };
+                list_names(value, name, names);
+            }
+        }
+        _ => names.push(prefix),
+    }
+}

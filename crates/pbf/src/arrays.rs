@@ -1,0 +1,147 @@
+//! Dense nodes as arrays, for copying many at once.
+
+use crate::block::Block;
+use crate::dense::DenseNodes;
+use crate::error::{BlockError, BlockErrorKind};
+use crate::wire::Varints;
+
+/// The nodes of a DenseNodes message as arrays of absolute values. Arrays are kept between blocks.
+///
+/// Only the plain case is read: block units that are those of [`osmill_model::Location`], no visibility, no
+/// missing versions. That is nearly every block there is; others have to be read node by node.
+#[derive(Debug, Default)]
+pub struct NodeArrays {
+    /// Ids.
+    pub ids: Vec<i64>,
+    /// Versions; empty if the block has none.
+    pub versions: Vec<i64>,
+    /// Times in seconds since 1970; empty if the block has none.
+    pub timestamps: Vec<i64>,
+    pub(crate) lats: Vec<i64>,
+    pub(crate) lons: Vec<i64>,
+    pub(crate) changesets: Vec<i64>,
+    pub(crate) uids: Vec<i64>,
+    pub(crate) user_sids: Vec<i64>,
+    /// Where each node's tags begin in `tags`, and where the last one's end.
+    pub(crate) tag_starts: Vec<u32>,
+    /// String numbers of keys and values in turn.
+    pub(crate) tags: Vec<u32>,
+}
+
+impl NodeArrays {
+    /// Reads a message. `false`, with nothing usable in the arrays, if it is not of the plain case.
+    pub fn read(&mut self, block: &Block, dense: &DenseNodes<'_>) -> Result<bool, BlockError> {
+        let scale = block.scale();
+        if !scale.is_plain() || scale.date_granularity != 1000 {
+            return Ok(false);
+        }
+        let info = dense.info().unwrap_or_default();
+        if info.visibles.is_present() {
+            return Ok(false);
+        }
+        let (lats, lons) = dense.raw_locations();
+        for (array, column) in [
+            (&mut self.ids, dense.ids()),
+            (&mut self.lats, lats),
+            (&mut self.lons, lons),
+            (&mut self.timestamps, info.timestamps),
+            (&mut self.changesets, info.changesets),
+            (&mut self.uids, info.uids),
+            (&mut self.user_sids, info.user_sids),
+        ] {
+            array.clear();
+            column.column().decode_deltas_into(array)?;
+        }
+        self.versions.clear();
+        info.versions
+            .for_each(|version| self.versions.push(version as i64))?;
+        let fits = |values: &[i64], low: i64, high: i64| values.iter().all(|v| (low..=high).contains(v));
+        let i32s = |values: &[i64]| fits(values, i32::MIN.into(), i32::MAX.into());
+        if !(fits(&self.versions, 0, i32::MAX.into())
+            && fits(&self.changesets, 0, 0xffff_ffff)
+            && i32s(&self.uids)
+            && i32s(&self.lats)
+            && i32s(&self.lons)
+            && fits(&self.user_sids, 0, u32::MAX.into()))
+        {
+            return Ok(false);
+        }
+        self.read_tags(dense.tag_column())
+    }
+
+    fn read_tags(&mut self, column: Varints<'_>) -> Result<bool, BlockError> {
+        self.tags.clear();
+        self.tag_starts.clear();
+        self.tag_starts.push(0);
+        let (starts, tags, mut key) = (&mut self.tag_starts, &mut self.tags, None);
+        column.for_each(|sid| match (key.take(), sid) {
+            (None, 0) => starts.push(tags.len() as u32),
+            (None, sid) => key = Some(sid),
+            (Some(open), value) => tags.extend([
+                open.min(u32::MAX.into()) as u32,
+                value.min(u32::MAX.into()) as u32,
+            ]),
+        })?;
+        if key.is_some() {
+            return Err(BlockErrorKind::Lengths {
+                column: "keys_vals",
+                expected: 2,
+                found: 1,
+            }
+            .into());
+        }
+        // Delimiters may be missing at the end: nodes without tags, or one whose tags nothing ends.
+        starts.truncate(self.ids.len() + 1);
+        while starts.len() <= self.ids.len() {
+            starts.push(tags.len() as u32);
+        }
+        Ok(true)
+    }
+}
+
+/// The first element of a block, from the first bytes of its decompressed data. `None` if they do not reach so
+/// far, or the fields are in an unusual order.
+pub fn peek_first_element(prefix: &[u8]) -> Option<osmill_model::ElementId> {
+    use crate::wire::{read_varint, zigzag_decode};
+    use osmill_model::{ElementId, Kind};
+    // The key of a length-delimited field and the bytes after its length.
+    fn enter(data: &[u8]) -> Option<(u64, usize, &[u8])> {
+        let mut rest = data;
+        let key = read_varint(&mut rest).ok()?;
+        if key & 7 != 2 {
+            return None;
+        }
+        let len = usize::try_from(read_varint(&mut rest).ok()?).ok()?;
+        Some((key >> 3, len, rest))
+    }
+    let mut data = prefix;
+    let group = loop {
+        let (field, len, rest) = enter(data)?;
+        match field {
+            1 => data = rest.get(len..)?,
+            2 => break rest,
+            _ => return None,
+        }
+    };
+    let (field, _, message) = enter(group)?;
+    if field == 2 {
+        let (1, _, mut ids) = enter(message)? else {
+            return None;
+        };
+        return Some(ElementId::new(
+            Kind::Node,
+            zigzag_decode(read_varint(&mut ids).ok()?),
+        ));
+    }
+    let mut rest = message;
+    if read_varint(&mut rest).ok()? != 1 << 3 {
+        return None;
+    }
+    let id = read_varint(&mut rest).ok()?;
+    match field {
+        1 => Some(ElementId::new(Kind::Node, zigzag_decode(id))),
+        3 => Some(ElementId::new(Kind::Way, id as i64)),
+        4 => Some(ElementId::new(Kind::Relation, id as i64)),
+        _ => None,
+    }
+}

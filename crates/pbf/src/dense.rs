@@ -1,0 +1,371 @@
+//! Dense nodes: many nodes as delta-coded columns.
+
+use osmill_model::{ElementId, Kind, Location};
+
+use crate::block::{Block, MetadataSource, Node, RawMetadata, RawTags};
+use crate::error::{BlockError, BlockErrorKind};
+use crate::wire::{Deltas, Fields, Varints, WireError};
+
+/// The DenseNodes message of a group: a cursor over its nodes, and its columns.
+#[derive(Debug, Clone)]
+pub struct DenseNodes<'a> {
+    block: &'a Block,
+    count: usize,
+    ids: Deltas<'a>,
+    lats: Deltas<'a>,
+    lons: Deltas<'a>,
+    tags: Varints<'a>,
+    info: Option<DenseInfo<'a>>,
+}
+
+/// The metadata columns of dense nodes, as they are in the file. An absent column is empty; any other has a
+/// value for each node.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct DenseInfo<'a> {
+    /// Versions, not delta-coded; -1 where none is known.
+    pub versions: Varints<'a>,
+    /// Times in units of the block's date granularity.
+    pub timestamps: Deltas<'a>,
+    /// Changeset numbers.
+    pub changesets: Deltas<'a>,
+    /// User numbers.
+    pub uids: Deltas<'a>,
+    /// User names as string numbers.
+    pub user_sids: Deltas<'a>,
+    /// 0 where the node is deleted.
+    pub visibles: Varints<'a>,
+}
+
+impl<'a> DenseInfo<'a> {
+    fn parse(message: &'a [u8], count: usize) -> Result<Self, BlockError> {
+        let mut columns = [Varints::default(); 6];
+        let mut fields = Fields::new(message);
+        loop {
+            let from_here = fields.rest();
+            let Some((number, value)) = fields.try_next()? else {
+                break;
+            };
+            if let Some(column) = columns.get_mut((number as usize).wrapping_sub(1)) {
+                column.push(number, value, from_here)?;
+            }
+        }
+        const NAMES: [&str; 6] = ["version", "timestamp", "changeset", "uid", "user_sid", "visible"];
+        for (column, name) in columns.iter().zip(NAMES) {
+            let found = column.count();
+            if found != 0 && found != count {
+                return Err(BlockErrorKind::Lengths {
+                    column: name,
+                    expected: count,
+                    found,
+                }
+                .into());
+            }
+        }
+        let [versions, timestamps, changesets, uids, user_sids, visibles] = columns;
+        Ok(DenseInfo {
+            versions,
+            timestamps: Deltas::new(timestamps),
+            changesets: Deltas::new(changesets),
+            uids: Deltas::new(uids),
+            user_sids: Deltas::new(user_sids),
+            visibles,
+        })
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<DenseRow, WireError> {
+        Ok(DenseRow {
+            version: self.versions.try_next()?,
+            timestamp: self.timestamps.try_next()?,
+            changeset: self.changesets.try_next()?,
+            uid: self.uids.try_next()?,
+            user_sid: self.user_sids.try_next()?,
+            visible: self.visibles.try_next()?,
+        })
+    }
+}
+
+/// The metadata of one dense node as the columns have it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct DenseRow {
+    pub version: Option<u64>,
+    pub timestamp: Option<i64>,
+    pub changeset: Option<i64>,
+    pub uid: Option<i64>,
+    pub user_sid: Option<i64>,
+    pub visible: Option<u64>,
+}
+
+impl DenseRow {
+    #[inline]
+    fn metadata(self, block: &Block) -> Result<RawMetadata, BlockErrorKind> {
+        let mut metadata = RawMetadata::default();
+        if let Some(raw) = self.version {
+            metadata.set_version(raw as i64)?;
+        }
+        if let Some(raw) = self.timestamp {
+            metadata.timestamp = Some(block.scale().timestamp(raw)?);
+        }
+        if let Some(raw) = self.changeset {
+            metadata.set_changeset(raw)?;
+        }
+        if let Some(raw) = self.uid {
+            metadata.set_uid(raw)?;
+        }
+        metadata.user_sid = self.user_sid.map(|sid| sid as u64);
+        metadata.visible = self.visible.map(|visible| visible != 0);
+        Ok(metadata)
+    }
+}
+
+impl<'a> DenseNodes<'a> {
+    /// Finds the columns and checks that they are equally long. O(bytes) by counting only.
+    pub(crate) fn parse(block: &'a Block, message: &'a [u8]) -> Result<Self, BlockError> {
+        let (mut ids, mut lats, mut lons) = (Varints::default(), Varints::default(), Varints::default());
+        let (mut tags, mut info) = (Varints::default(), None);
+        let mut fields = Fields::new(message);
+        loop {
+            let from_here = fields.rest();
+            let Some((number, value)) = fields.try_next()? else {
+                break;
+            };
+            match number {
+                1 => ids.push(number, value, from_here)?,
+                5 => info = Some(value.bytes()?),
+                8 => lats.push(number, value, from_here)?,
+                9 => lons.push(number, value, from_here)?,
+                10 => tags.push(number, value, from_here)?,
+                _ => {}
+            }
+        }
+        let count = ids.count();
+        for (column, values) in [("lat", &lats), ("lon", &lons)] {
+            let found = values.count();
+            if found != count {
+                return Err(BlockErrorKind::Lengths {
+                    column,
+                    expected: count,
+                    found,
+                }
+                .into());
+            }
+        }
+        let info = info.map(|message| DenseInfo::parse(message, count)).transpose()?;
+        Ok(DenseNodes {
+            block,
+            count,
+            ids: Deltas::new(ids),
+            lats: Deltas::new(lats),
+            lons: Deltas::new(lons),
+            tags,
+            info,
+        })
+    }
+
+    /// How many nodes the message holds.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether the message holds no node.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The column of ids.
+    pub fn ids(&self) -> Deltas<'a> {
+        self.ids
+    }
+
+    /// The columns of latitudes and longitudes, in the block's own units.
+    pub fn raw_locations(&self) -> (Deltas<'a>, Deltas<'a>) {
+        (self.lats, self.lons)
+    }
+
+    /// Appends where each node is; `None` as in [`Node::location`]. O(bytes), many values at a time.
+    pub fn locations_into(&self, locations: &mut Vec<Option<Location>>) -> Result<(), BlockError> {
+        if self.has_visibility() {
+            let mut nodes = self.clone();
+            while let Some(node) = nodes.try_next()? {
+                locations.push(node.location()?);
+            }
+            return Ok(());
+        }
+        let scale = self.block.scale();
+        let start = locations.len();
+        let mut lats = Vec::with_capacity(self.count);
+        self.lats.column().decode_deltas_into(&mut lats)?;
+        let mut next = lats.iter();
+        let mut worst = None;
+        self.lons.column().for_each_sum(|lon| {
+            let location = next.next().map(|lat| scale.location(*lat, lon));
+            locations.push(match location {
+                Some(Ok(location)) => location,
+                Some(Err(e)) => {
+                    worst = worst.take().or(Some(e));
+                    None
+                }
+                None => None,
+            });
+        })?;
+        // Lengths were compared by counting; a broken varint can still end a column early.
+        if lats.len() != self.count || locations.len() - start != self.count {
+            return Err(BlockErrorKind::Wire(WireError::Truncated).into());
+        }
+        worst.map_or(Ok(()), |e| Err(e.into()))
+    }
+
+    /// The metadata columns.
+    pub fn info(&self) -> Option<DenseInfo<'a>> {
+        self.info
+    }
+
+    /// The column of tags: for each node string numbers of keys and values in turn, then 0.
+    pub fn tag_column(&self) -> Varints<'a> {
+        self.tags
+    }
+
+    /// Whether no node has a tag.
+    pub fn is_untagged(&self) -> bool {
+        match self.tags.as_packed() {
+            Some(bytes) => bytes.iter().all(|byte| *byte == 0),
+            None => false,
+        }
+    }
+
+    /// Whether there is any metadata column.
+    pub fn has_metadata(&self) -> bool {
+        self.info.is_some_and(|info| {
+            info.versions.is_present()
+                || info.timestamps.column().is_present()
+                || info.changesets.column().is_present()
+                || info.uids.column().is_present()
+                || info.user_sids.column().is_present()
+                || info.visibles.is_present()
+        })
+    }
+
+    /// Whether the nodes say which of them are deleted.
+    pub fn has_visibility(&self) -> bool {
+        self.info.is_some_and(|info| info.visibles.is_present())
+    }
+
+    /// The next node.
+    #[inline]
+    pub fn try_next(&mut self) -> Result<Option<Node<'a>>, BlockError> {
+        Ok(self.try_next_raw()?.map(|(node, _)| node))
+    }
+
+    /// The next node, and its metadata as the columns have it.
+    #[inline]
+    pub(crate) fn try_next_raw(&mut self) -> Result<Option<(Node<'a>, DenseRow)>, BlockError> {
+        let Some(id) = self.ids.try_next()? else {
+            return Ok(None);
+        };
+        let fail = |e: BlockErrorKind| e.of(ElementId::new(Kind::Node, id));
+        let (lat, lon) = match (self.lats.try_next()?, self.lons.try_next()?) {
+            (Some(lat), Some(lon)) => (lat, lon),
+            // Lengths were compared by counting; a broken varint in one column can still end it early.
+            _ => return Err(fail(BlockErrorKind::Wire(WireError::Truncated))),
+        };
+        let tags = self.tags;
+        loop {
+            match self.tags.try_next().map_err(|e| fail(e.into()))? {
+                None | Some(0) => break,
+                Some(_) => {
+                    if self.tags.try_next().map_err(|e| fail(e.into()))?.is_none() {
+                        let lengths = BlockErrorKind::Lengths {
+                            column: "keys_vals",
+                            expected: 2,
+                            found: 1,
+                        };
+                        return Err(fail(lengths));
+                    }
+                }
+            }
+        }
+        let row = match &mut self.info {
+            Some(info) => info.next().map_err(|e| fail(e.into()))?,
+            None => DenseRow::default(),
+        };
+        let metadata = row.metadata(self.block).map_err(fail)?;
+        let node = Node {
+            block: self.block,
+            id,
+            lat,
+            lon,
+            has_location: true,
+            tags: RawTags::Dense(tags),
+            metadata: MetadataSource::Dense(metadata),
+        };
+        Ok(Some((node, row)))
+    }
+}
+
+/// Ids and locations of nodes, read column by column. Buffers are kept between uses.
+#[derive(Debug, Default)]
+pub struct NodeColumns {
+    /// The ids.
+    pub ids: Vec<i64>,
+    /// For each id where the node is, as [`Node::location`] says it.
+    pub locations: Vec<Option<Location>>,
+    lats: Vec<i64>,
+    lons: Vec<i64>,
+}
+
+impl NodeColumns {
+    /// Forgets all nodes.
+    pub fn clear(&mut self) {
+        self.ids.clear();
+        self.locations.clear();
+    }
+
+    /// Appends dense nodes.
+    pub fn push_dense(&mut self, dense: &DenseNodes<'_>) -> Result<(), BlockError> {
+        let start = self.ids.len();
+        dense.ids.column().decode_deltas_into(&mut self.ids)?;
+        for (column, values) in [(dense.lats, &mut self.lats), (dense.lons, &mut self.lons)] {
+            values.clear();
+            column.column().decode_deltas_into(values)?;
+        }
+        let scale = dense.block.scale();
+        let raw = self.lats.iter().zip(&self.lons);
+        for ((&lat, &lon), &id) in raw.zip(&self.ids[start..]) {
+            let location = scale.location(lat, lon);
+            self.locations
+                .push(location.map_err(|e| e.of(ElementId::new(Kind::Node, id)))?);
+        }
+        // A broken column ends early.
+        self.locations.resize(self.ids.len(), None);
+        if let Some(mut visibles) = dense.info.map(|info| info.visibles) {
+            let mut at = start;
+            while let Some(visible) = visibles.try_next()? {
+                if visible == 0 && at < self.locations.len() {
+                    self.locations[at] = None;
+                }
+                at += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends a node.
+    pub fn push(&mut self, node: &Node<'_>) -> Result<(), BlockError> {
+        self.locations.push(node.location()?);
+        self.ids.push(node.id());
+        Ok(())
+    }
+}
+
+impl<'a> Iterator for DenseNodes<'a> {
+    type Item = Result<Node<'a>, BlockError>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        let item = self.try_next();
+        if item.is_err() {
+            self.ids = Deltas::default();
+        }
+        item.transpose()
+    }
+}

@@ -1,0 +1,283 @@
+//! What all writers of text share.
+
+use osmill_model::{BoundingBox, Location, Metadata};
+use osmill_pbf::{Block, BlockError, Element, FileHeader, HeaderBox, MetadataFields, Node};
+
+use crate::assemble::Action;
+use crate::format::{FormatSpec, Syntax};
+use crate::reader::Header;
+use crate::{opl, xml};
+
+/// How elements are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PrintOptions {
+    /// Which metadata is printed.
+    pub metadata: MetadataFields,
+    /// XML only: print OsmChange.
+    pub change: bool,
+    /// XML only: print a `visible` attribute.
+    pub visible: bool,
+    /// Print the locations that ways carry.
+    pub locations_on_ways: bool,
+    /// Print the locations of deleted nodes where blocks have them: right for blocks read from text, where
+    /// somebody wrote them on purpose, and wrong for those of PBF files, where some writers put 0/0.
+    pub deleted_locations: bool,
+}
+
+/// What stands before the first element of an XML file.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PrintHeader {
+    /// The program that writes the file.
+    pub generator: String,
+    /// The areas that the data covers.
+    pub bounds: Vec<BoundingBox>,
+    /// JOSM's mark that data must not be uploaded (`false`, `never`) or may be.
+    pub upload: Option<String>,
+}
+
+impl PrintHeader {
+    /// The header of a file made from a PBF file with this header. Edges are cut to 10⁻⁷ degrees.
+    pub fn from_pbf(header: &FileHeader, generator: &str) -> Self {
+        let unit =
+            |nanodegrees: i64| (nanodegrees / 100).clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32;
+        let corners =
+            |b: &HeaderBox| BoundingBox::new(unit(b.left), unit(b.bottom), unit(b.right), unit(b.top));
+        PrintHeader {
+            generator: generator.into(),
+            bounds: header.bbox.iter().map(corners).collect(),
+            upload: None,
+        }
+    }
+
+    /// The header of a file made from another text file.
+    pub fn from_text(header: &Header, generator: &str) -> Self {
+        PrintHeader {
+            generator: generator.into(),
+            bounds: header.bounds.clone(),
+            upload: header.upload.clone(),
+        }
+    }
+}
+
+/// Prints elements in OSM XML, OsmChange or OPL.
+///
+/// Text is made block by block: the pieces of any number of printers, in the order of the blocks, between
+/// [`header`](Self::header) and [`end`](Self::end) make a file.
+#[derive(Debug, Clone)]
+pub struct Printer {
+    is_xml: bool,
+    options: PrintOptions,
+    open: Option<Action>,
+}
+
+impl Printer {
+    /// A printer of XML (`true`) or OPL.
+    fn with(is_xml: bool, options: PrintOptions) -> Self {
+        Printer {
+            is_xml,
+            options,
+            open: None,
+        }
+    }
+
+    /// A printer of OSM XML, or of OsmChange where the options say so.
+    pub fn xml(options: PrintOptions) -> Self {
+        Printer::with(true, options)
+    }
+
+    /// A printer of OPL.
+    pub fn opl(options: PrintOptions) -> Self {
+        Printer::with(false, options)
+    }
+
+    /// A printer of a format with its options; `None` where the format is not text, or not written.
+    pub fn of(spec: &FormatSpec) -> Option<Self> {
+        match spec.syntax? {
+            Syntax::Xml => Some(Printer::xml(spec.print_options())),
+            Syntax::Opl => Some(Printer::opl(spec.print_options())),
+            Syntax::Pbf | Syntax::O5m => None,
+        }
+    }
+
+    /// The options.
+    pub fn options(&self) -> &PrintOptions {
+        &self.options
+    }
+
+    /// The options, to be changed before anything is printed.
+    pub fn options_mut(&mut self) -> &mut PrintOptions {
+        &mut self.options
+    }
+
+    /// Appends what stands before the first element.
+    pub fn header(&self, header: &PrintHeader, out: &mut Vec<u8>) {
+        if self.is_xml {
+            xml::write_header(header, &self.options, out);
+        }
+    }
+
+    /// Appends what stands behind the last element, the end of an open action included.
+    pub fn end(&mut self, out: &mut Vec<u8>) {
+        self.end_block(out);
+        if self.is_xml {
+            xml::write_end(&self.options, out);
+        }
+    }
+
+    /// Appends an element with this metadata, its own or what is left of it.
+    ///
+    /// In OsmChange it stands under `action` or, without one, under `<delete>` if it is deleted, `<create>` if
+    /// its version is 1, and `<modify>` otherwise. The tag of the action stays open for the next element.
+    pub fn element(
+        &mut self,
+        element: &Element<'_>,
+        metadata: &Metadata<'_>,
+        action: Option<Action>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), BlockError> {
+        if !self.is_xml {
+            return opl::print_element(element, metadata, &self.options, out);
+        }
+        if self.options.change {
+            let action = action.unwrap_or(match (metadata.is_visible(), metadata.version) {
+                (false, _) => Action::Delete,
+                (true, Some(1)) => Action::Create,
+                (true, _) => Action::Modify,
+            });
+            if self.open != Some(action) {
+                xml::close_action(self.open.take(), out);
+                xml::open_action(action, out);
+                self.open = Some(action);
+            }
+        }
+        xml::print_element(element, metadata, &self.options, out)
+    }
+
+    /// Appends what has to stand behind the elements of a block: the end of an open action.
+    pub fn end_block(&mut self, out: &mut Vec<u8>) {
+        xml::close_action(self.open.take(), out);
+    }
+
+    /// Appends all elements of a block, closed on both sides. Gives the number of nodes, ways and relations.
+    ///
+    /// In OsmChange an action ends with the block even if the next one begins with the same. Readers do not
+    /// mind; `osmium` does so, too, wherever one of its buffers ends.
+    pub fn block(
+        &mut self,
+        block: &Block,
+        action: Option<Action>,
+        out: &mut Vec<u8>,
+    ) -> Result<[u32; 3], BlockError> {
+        let counts = self.elements(block, action, out)?;
+        self.end_block(out);
+        Ok(counts)
+    }
+
+    /// Appends all elements of a block and leaves the last action open for the next block, which the same
+    /// printer has to print.
+    pub fn elements(
+        &mut self,
+        block: &Block,
+        action: Option<Action>,
+        out: &mut Vec<u8>,
+    ) -> Result<[u32; 3], BlockError> {
+        let mut counts = [0; 3];
+        for element in block.elements() {
+            let element = element?;
+            self.element(&element, &element.metadata()?, action, out)?;
+            counts[element.kind() as usize] += 1;
+        }
+        Ok(counts)
+    }
+}
+
+/// The location of a node that is to be printed.
+pub(crate) fn stored_location(
+    node: &Node<'_>,
+    options: &PrintOptions,
+) -> Result<Option<Location>, BlockError> {
+    if options.deleted_locations {
+        node.stored_location()
+    } else {
+        node.location()
+    }
+}
+
+/// Appends a decimal number.
+pub(crate) fn push_int(out: &mut Vec<u8>, value: i64) {
+    let mut digits = [0u8; 20];
+    let mut at = digits.len();
+    let mut rest = value.unsigned_abs();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    if value < 0 {
+        out.push(b'-');
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+/// Appends a coordinate of 10⁻⁷ degrees in degrees, as [`osmill_model::format_coordinate`] does, without
+/// divisions by what is not a constant: printing nodes is mostly this.
+#[inline]
+pub(crate) fn push_coordinate(out: &mut Vec<u8>, value: i32) {
+    let units = value.unsigned_abs();
+    let (mut whole, mut rest) = (units / 10_000_000, units % 10_000_000);
+    // Room for "-214.7483648"; the point stands at a fixed place.
+    let mut text = [b'.'; 12];
+    let mut end = 4;
+    if rest != 0 {
+        end = 12;
+        for digit in text[5..].iter_mut().rev() {
+            *digit = b'0' + (rest % 10) as u8;
+            rest /= 10;
+        }
+        while text[end - 1] == b'0' {
+            end -= 1;
+        }
+    }
+    let mut start = 4;
+    loop {
+        start -= 1;
+        text[start] = b'0' + (whole % 10) as u8;
+        whole /= 10;
+        if whole == 0 {
+            break;
+        }
+    }
+    if value < 0 {
+        start -= 1;
+        text[start] = b'-';
+    }
+    out.extend_from_slice(&text[start..end]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn coordinates_like_the_model(value: i32, zeros in 0u32..9) {
+            for value in [value, value / 10i32.pow(zeros) * 10i32.pow(zeros), i32::MIN, i32::MAX, 0, -1] {
+                let (mut ours, mut expected) = (Vec::new(), Vec::new());
+                push_coordinate(&mut ours, value);
+                osmill_model::format_coordinate(&mut expected, value);
+                prop_assert_eq!(String::from_utf8(ours), String::from_utf8(expected));
+            }
+        }
+
+        #[test]
+        fn numbers(value: i64) {
+            let mut out = Vec::new();
+            push_int(&mut out, value);
+            prop_assert_eq!(String::from_utf8(out).unwrap(), value.to_string());
+        }
+    }
+}
