@@ -7,7 +7,7 @@ use std::path::Path;
 
 use osmill_engine::{Blob, BlobEntry, Error, IdSets, Input, Job, Plan, Result};
 use osmill_model::{ElementId, Kind, KindSet};
-use osmill_pbf::Element;
+use osmill_pbf::{Element, IndexRecord};
 use serde::Serialize;
 
 use crate::select::{self, ByIdOnly, Fate, Target, Wanted};
@@ -63,11 +63,18 @@ pub fn getid(job: &Job, input: &Path, options: &Options, target: &Target) -> Res
         select::close(job, (&input, &plan), &wanted, KindSet::ALL, &ByIdOnly)?;
     }
     let requested: &[ElementId] = &ids;
+    // A few ids are compared with the ranges of the blobs themselves; many are looked up coarsely.
+    let few = !options.add_referenced && requested.len() <= 1 << 16;
+    let touches = |record: &IndexRecord| match (few, record.first(), record.last()) {
+        (true, Some(first), Some(last)) => {
+            let at = requested.partition_point(|id| *id < first);
+            requested.get(at).is_some_and(|id| *id <= last)
+        }
+        _ => wanted.may_touch(record),
+    };
     let blobs = match by_bisection && !plan.is_indexed() {
         true => bisect(&input, &plan, requested)?,
-        false => select::blobs_of(&plan, KindSet::ALL, |record| {
-            options.invert || wanted.may_touch(record)
-        }),
+        false => select::blobs_of(&plan, KindSet::ALL, |record| options.invert || touches(record)),
     };
     let (writer, found) = (target.writer(), IdSets::new());
     let sink = target.open(plan.header.clone())?;
@@ -76,7 +83,7 @@ pub fn getid(job: &Job, input: &Path, options: &Options, target: &Target) -> Res
         <(Vec<Fate>, Vec<i64>)>::default,
         |(fates, scratch), blob, out| {
             let record = blob.record()?;
-            if !wanted.may_touch(&record) {
+            if !touches(&record) {
                 return match options.invert {
                     true => writer.copy_whole(blob, out),
                     false => Ok(()),

@@ -18,8 +18,8 @@ use osmill_engine::{
 };
 use osmill_model::{ElementId, Kind, KindSet};
 use osmill_pbf::{
-    Block, Element, FileHeader, INDEX_RECORD_SIZE, IndexRecord, MAX_WRITTEN_BLOB_HEADER_SIZE, MetadataFields,
-    RawItem, SORTED,
+    Block, DensePicker, Element, FileHeader, INDEX_RECORD_SIZE, IndexRecord, Item,
+    MAX_WRITTEN_BLOB_HEADER_SIZE, MetadataFields, RawItem, SORTED,
 };
 
 use crate::cat::{Format, HeaderChanges};
@@ -120,7 +120,7 @@ pub(crate) struct Wanted {
 }
 
 /// Ids that share a bit of the coarse copy: a power of two, as a shift.
-const COARSE: u32 = 9;
+const COARSE: u32 = 12;
 /// Bits of the coarse copy that are looked at for one range at most.
 const COARSE_LOOKS: i64 = 4096;
 
@@ -251,16 +251,73 @@ impl ElementWriter {
         if fates.iter().all(|fate| *fate == Fate::Keep) {
             return self.copy_whole(blob, out);
         }
-        for (element, fate) in blob.decoded().elements().zip(&fates[..=last]) {
-            let element = element?;
-            match fate {
-                Fate::Keep => self.put(&element, out)?,
-                Fate::Bare => self.put(&element.without_tags(), out)?,
-                Fate::Drop => {}
-            }
-        }
+        for_each_picked(
+            blob.decoded(),
+            last + 1,
+            |at| fates[at] != Fate::Drop,
+            |at, element| match fates[at] {
+                Fate::Keep => self.put(&element, out),
+                Fate::Bare => self.put(&element.without_tags(), out),
+                Fate::Drop => Ok(()),
+            },
+        )?;
         Ok(())
     }
+}
+
+/// Calls `visit` with the number and the view of each of the first `end` elements of a block that `wants` picks
+/// by its number. The others cost little.
+pub(crate) fn for_each_picked<'b>(
+    block: &'b Block,
+    end: usize,
+    wants: impl Fn(usize) -> bool,
+    mut visit: impl FnMut(usize, Element<'b>) -> KernelResult,
+) -> KernelResult {
+    let mut picker = DensePicker::default();
+    let mut at = 0;
+    for group in block.groups() {
+        let mut items = group.items();
+        while at < end {
+            let Some((item, message)) = items.try_next_raw()? else {
+                break;
+            };
+            if item != RawItem::Dense && !wants(at) {
+                at += 1;
+                continue;
+            }
+            match items.parse(item, message)? {
+                Item::Dense(dense) => {
+                    let (first, count) = (at, (&dense).count());
+                    at += count;
+                    if !(first..at.min(end)).any(&wants) {
+                        continue;
+                    }
+                    let mut wanted = (first..at).filter(|at| wants(*at));
+                    picker.pick(
+                        &dense,
+                        |place| first + place < end && wants(first + place),
+                        |node| match wanted.next() {
+                            Some(at) => visit(at, Element::Node(node)),
+                            None => Ok(()),
+                        },
+                    )?;
+                }
+                Item::Node(node) => {
+                    visit(at, Element::Node(node))?;
+                    at += 1;
+                }
+                Item::Way(way) => {
+                    visit(at, Element::Way(way))?;
+                    at += 1;
+                }
+                Item::Relation(relation) => {
+                    visit(at, Element::Relation(relation))?;
+                    at += 1;
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The kind of what a raw item holds.

@@ -412,6 +412,17 @@ impl<'a> Items<'a> {
         Relation::parse(self.block, message)
     }
 
+    /// The item in a message of [`Items::try_next_raw`].
+    #[inline]
+    pub fn parse(&self, item: RawItem, message: &'a [u8]) -> Result<Item<'a>, BlockError> {
+        Ok(match item {
+            RawItem::Node => Item::Node(Node::parse(self.block, message)?),
+            RawItem::Dense => Item::Dense(DenseNodes::parse(self.block, message)?),
+            RawItem::Way => Item::Way(Way::parse(self.block, message)?),
+            RawItem::Relation => Item::Relation(Relation::parse(self.block, message)?),
+        })
+    }
+
     /// The next item; changesets and unknown fields are passed over.
     #[inline]
     pub fn try_next(&mut self) -> Result<Option<Item<'a>>, BlockError> {

@@ -64,7 +64,7 @@ pub use block::{
 };
 pub use build::{BlockBuilder, ELEMENTS_PER_BLOCK, MetadataFields, encode_way_locations};
 pub use codec::{BlobData, Codec, Compression, Compressor, Decompressor, ParseCompressionError};
-pub use dense::{DenseInfo, DenseNodes, NodeColumns};
+pub use dense::{DenseInfo, DenseNodes, DensePicker, NodeColumns};
 pub use error::{BlockError, BlockErrorKind, FrameError, HeaderError};
 pub use frame::{
     BlobHeader, BlobType, MAX_BLOB_HEADER_SIZE, MAX_BLOB_SIZE, MAX_WRITTEN_BLOB_HEADER_SIZE, parse_blob,

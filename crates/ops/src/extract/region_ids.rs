@@ -1,16 +1,16 @@
 //! Ids, each with the regions that it belongs to.
 //!
 //! Ids are taken 64 at a time: a block of ids and a region have a mask of the ids that belong. Workers note
-//! masks in lists of their own ([`Gather`]); between two passes the lists are sorted and put under a bitmap of
-//! the blocks that occur ([`RegionIds`]). Neighbouring ids mostly belong to the same regions, so memory follows
+//! masks in lists of their own ([`Gather`]); between two passes the lists are sorted and put under a table
+//! ([`RegionIds`]) with a place for every 64 blocks up to a limit, and a map beyond. Neighbouring ids mostly belong to the same regions, so memory follows
 //! the data: about 16 bytes for 64 neighbouring ids and a region, whatever the number of regions and the
 //! largest id. A bitmap of ids for each region would need memory for each of them before it holds an id.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use osmill_engine::{Error, Result};
 use osmill_pbf::IndexRecord;
-use osmill_stree::RankBitmap;
 
 /// Block and bit of an id. Negative ids are in blocks of their own.
 #[inline]
@@ -75,18 +75,36 @@ impl Gather {
     }
 }
 
+/// 64 blocks, those that occur one after the other.
+#[derive(Debug, Clone, Copy)]
+struct Group {
+    number: u64,
+    /// Which blocks occur.
+    blocks: u64,
+    /// Number of the first of them among all that occur.
+    first: u32,
+}
+
+/// Groups below this number are found by a table: ids below 2^38, some twenty times what the database has used up.
+const TABLE_LIMIT: u64 = 1 << 26;
+
 /// Ids of regions, to be asked.
 #[derive(Debug)]
 pub struct RegionIds {
-    blocks: RankBitmap<'static>,
-    /// For each block where its entries begin; one more for the end.
+    /// In the order of their numbers.
+    groups: Vec<Group>,
+    /// For each number the place of the group plus one, or 0.
+    table: Vec<u32>,
+    /// The places of groups beyond the table.
+    beyond: HashMap<u64, u32>,
+    /// For each block that occurs where its entries begin; one more for the end.
     starts: Vec<u32>,
     masks: Vec<u64>,
     regions: Vec<u32>,
 }
 
 impl RegionIds {
-    /// Puts together what workers have noted. O(entries log entries).
+    /// Puts together what workers have noted. O(entries log entries + largest id / 4096).
     pub fn new(gathers: impl IntoIterator<Item = Gather>) -> Result<RegionIds> {
         let mut all = Gather::default();
         for mut gather in gathers {
@@ -101,25 +119,40 @@ impl RegionIds {
         all.entries.sort_by_key(|entry| (entry.block, entry.region));
         all.settle();
         let entries = all.entries;
-        let fail = |e: osmill_stree::Error| Error::Failed(format!("ids of regions: {e}"));
         if u32::try_from(entries.len()).is_err() {
             return Err(Error::Failed(
                 "ids of regions: there are more than 2^32 blocks of them; extract fewer regions at a time"
                     .into(),
             ));
         }
-        let blocks = entries
-            .chunk_by(|a, b| a.block == b.block)
-            .map(|run| run[0].block);
-        let mut starts: Vec<u32> = Vec::new();
+        let (mut groups, mut starts) = (Vec::<Group>::new(), Vec::new());
         for (at, entry) in entries.iter().enumerate() {
-            if at == 0 || entries[at - 1].block != entry.block {
-                starts.push(at as u32);
+            if at > 0 && entries[at - 1].block == entry.block {
+                continue;
             }
+            let (number, bit) = (entry.block >> 6, 1 << (entry.block & 63));
+            match groups.last_mut().filter(|group| group.number == number) {
+                Some(group) => group.blocks |= bit,
+                None => groups.push(Group {
+                    number,
+                    blocks: bit,
+                    first: starts.len() as u32,
+                }),
+            }
+            starts.push(at as u32);
         }
         starts.push(entries.len() as u32);
+        let in_table = groups.partition_point(|group| group.number < TABLE_LIMIT);
+        let last = groups[..in_table].last();
+        let mut table = vec![0; last.map_or(0, |group| group.number as usize + 1)];
+        for (place, group) in (1..).zip(&groups[..in_table]) {
+            table[group.number as usize] = place;
+        }
+        let beyond = (in_table as u32..).zip(&groups[in_table..]);
         Ok(RegionIds {
-            blocks: RankBitmap::from_sorted(blocks).map_err(fail)?,
+            beyond: beyond.map(|(place, group)| (group.number, place)).collect(),
+            table,
+            groups,
             starts,
             masks: entries.iter().map(|entry| entry.mask).collect(),
             regions: entries.iter().map(|entry| entry.region).collect(),
@@ -129,13 +162,16 @@ impl RegionIds {
     /// The same as notes, to be put together with others.
     pub fn to_gather(&self) -> Gather {
         let mut entries = Vec::with_capacity(self.masks.len());
-        for (block, pair) in self.blocks.iter().zip(self.starts.windows(2)) {
-            for at in pair[0] as usize..pair[1] as usize {
-                entries.push(Entry {
-                    block,
-                    mask: self.masks[at],
-                    region: self.regions[at],
-                });
+        for group in &self.groups {
+            let blocks = (0..64).filter(|bit| group.blocks >> bit & 1 == 1);
+            for (block, number) in blocks.zip(group.first as usize..) {
+                for at in self.starts[number] as usize..self.starts[number + 1] as usize {
+                    entries.push(Entry {
+                        block: group.number << 6 | block,
+                        mask: self.masks[at],
+                        region: self.regions[at],
+                    });
+                }
             }
         }
         let settled = entries.len();
@@ -147,6 +183,27 @@ impl RegionIds {
         self.masks.is_empty()
     }
 
+    /// Where the entries of a block are.
+    #[inline]
+    fn entries_of(&self, block: u64) -> Range<usize> {
+        let number = block >> 6;
+        let place = match usize::try_from(number).ok().and_then(|n| self.table.get(n)) {
+            Some(0) => return 0..0,
+            Some(place) => *place - 1,
+            None => match self.beyond.get(&number) {
+                Some(place) => *place,
+                None => return 0..0,
+            },
+        };
+        let group = &self.groups[place as usize];
+        let bit = 1u64 << (block & 63);
+        if group.blocks & bit == 0 {
+            return 0..0;
+        }
+        let number = group.first as usize + (group.blocks & (bit - 1)).count_ones() as usize;
+        self.starts[number] as usize..self.starts[number + 1] as usize
+    }
+
     /// Whether some id of a blob may be there.
     pub fn may_touch(&self, record: &IndexRecord) -> bool {
         let (Some(first), Some(last)) = (record.first(), record.last()) else {
@@ -155,9 +212,11 @@ impl RegionIds {
         if first.kind != last.kind || (first.id < 0) != (last.id < 0) {
             return true;
         }
-        let (low, high) = (place(first.id).0, place(last.id).0);
-        let (low, high) = (low.min(high), low.max(high));
-        self.blocks.rank(low).0 < self.blocks.rank(high + 1).0
+        let (low, high) = (place(first.id).0 >> 6, place(last.id).0 >> 6);
+        let at = self.groups.partition_point(|group| group.number < low.min(high));
+        self.groups
+            .get(at)
+            .is_some_and(|group| group.number <= low.max(high))
     }
 
     /// A way to ask about ids one after the other.
@@ -183,11 +242,7 @@ impl Cursor<'_> {
     fn seek(&mut self, block: u64) {
         if block != self.block {
             self.block = block;
-            let (rank, present) = self.ids.blocks.rank(block);
-            self.entries = match present {
-                true => self.ids.starts[rank as usize] as usize..self.ids.starts[rank as usize + 1] as usize,
-                false => 0..0,
-            };
+            self.entries = self.ids.entries_of(block);
         }
     }
 

@@ -77,16 +77,20 @@ impl<'r> Writing<'r> {
             outs.to(region, |out| writer.copy_whole(blob, out))?;
         }
         pairs.retain(|(_, region)| counts[*region as usize] < total);
-        write_parts(blob, *writer, pairs, outs)
+        fates.clear();
+        fates.resize(total as usize, Fate::Drop);
+        pairs.iter().for_each(|(at, _)| fates[*at as usize] = Fate::Keep);
+        write_parts(blob, *writer, pairs, fates, outs)
     }
 }
 
 /// Writes elements to the outputs of their regions, given as pairs in the order of the elements. Each element is
-/// read once, whatever the number of regions.
+/// read once, whatever the number of regions. `wanted` tells which elements have pairs.
 fn write_parts(
     blob: &Blob,
     writer: ElementWriter,
     pairs: &[(u32, u32)],
+    wanted: &[Fate],
     outs: &mut TaskOutputs<'_>,
 ) -> KernelResult {
     let mut held: Vec<Element<'_>> = Vec::new();
@@ -103,20 +107,26 @@ fn write_parts(
         places.clear();
         Ok(())
     };
+    let Some((last, _)) = pairs.last() else {
+        return Ok(());
+    };
     let mut runs = pairs.chunk_by(|a, b| a.0 == b.0).peekable();
-    for (at, element) in (0u32..).zip(blob.decoded().elements()) {
-        let element = element?;
-        let Some(run) = runs.next_if(|run| run[0].0 == at) else {
-            if runs.peek().is_none() {
-                break;
+    let end = *last as usize + 1;
+    select::for_each_picked(
+        blob.decoded(),
+        end,
+        |at| wanted[at] == Fate::Keep,
+        |at, element| {
+            let Some(run) = runs.next_if(|run| run[0].0 as usize == at) else {
+                return Ok(());
+            };
+            places.extend(run.iter().map(|(_, region)| (*region, held.len() as u32)));
+            held.push(element);
+            match held.len() == HELD {
+                true => flush(&mut held, &mut places),
+                false => Ok(()),
             }
-            continue;
-        };
-        places.extend(run.iter().map(|(_, region)| (*region, held.len() as u32)));
-        held.push(element);
-        if held.len() == HELD {
-            flush(&mut held, &mut places)?;
-        }
-    }
+        },
+    )?;
     flush(&mut held, &mut places)
 }
