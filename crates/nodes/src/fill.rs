@@ -317,7 +317,7 @@ impl Filler {
             State::Sorted(sorted) => {
                 let mut sorted = sorted.into_inner().unwrap_or_else(PoisonError::into_inner);
                 sorted.turn_to(u64::MAX, slots)?;
-                LocationTable::new(self.ids, sorted.blocks, sorted.present)
+                Ok(LocationTable::new(self.ids, sorted.blocks, sorted.present))
             }
             State::Scattered(shards) => {
                 let mut blocks = Blocks::new(slots)?;
@@ -338,7 +338,7 @@ impl Filler {
                         blocks.set(number, entry.moved(offset));
                     }
                 }
-                LocationTable::new(self.ids, blocks, present)
+                Ok(LocationTable::new(self.ids, blocks, present))
             }
         }
     }
