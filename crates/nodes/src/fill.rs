@@ -196,7 +196,7 @@ type Shard = Mutex<Vec<(u32, Location)>>;
 
 #[derive(Debug)]
 enum State {
-    Sorted(Mutex<Sorted>),
+    Sorted(Box<Mutex<Sorted>>),
     Scattered(Vec<Shard>),
 }
 
@@ -220,7 +220,7 @@ impl Filler {
         let blocks = Blocks::new(ids.len())?;
         Ok(Filler {
             ids,
-            state: State::Sorted(Mutex::new(Sorted {
+            state: State::Sorted(Box::new(Mutex::new(Sorted {
                 blocks,
                 present: 0,
                 next: 0,
@@ -228,7 +228,7 @@ impl Filler {
                 open: CLOSED,
                 last: None,
                 data: Vec::new(),
-            })),
+            }))),
         })
     }
 
