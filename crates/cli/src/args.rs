@@ -7,6 +7,8 @@ use osmill_engine::{Error, Job, JobOptions, Result};
 use osmill_model::{Kind, KindSet};
 use osmill_pbf::Compression;
 
+use crate::commands;
+
 /// OpenStreetMap data at planet scale, on one small machine.
 #[derive(Debug, Parser)]
 #[command(
@@ -32,6 +34,11 @@ pub enum Command {
     Cat(CatArgs),
     Inspect(InspectArgs),
     Check(CheckArgs),
+    Extract(commands::extract::ExtractArgs),
+    TagsFilter(commands::tags_filter::TagsFilterArgs),
+    Getid(commands::getid::GetidArgs),
+    Removeid(commands::getid::RemoveidArgs),
+    Getparents(commands::getid::GetparentsArgs),
     AddLocationsToWays(AddLocationsArgs),
     #[command(subcommand)]
     Nodes(NodesCommand),
@@ -107,6 +114,7 @@ impl Common {
             direct_io: self.direct_io,
             progress: (self.progress || terminal && !self.quiet && self.log == LogFormat::Text)
                 && !self.no_progress,
+            allocations: crate::allocations::counter(),
         }))
     }
 }
@@ -159,7 +167,8 @@ pub struct OutputArgs {
     pub output_header: Vec<String>,
 }
 
-fn generator() -> String {
+/// The name and version of this program.
+pub fn generator() -> String {
     concat!("osmill/", env!("CARGO_PKG_VERSION")).into()
 }
 

@@ -1,5 +1,6 @@
 //! The `osmill` program: arguments to commands, results to text, errors to exit codes.
 
+mod allocations;
 mod args;
 mod commands;
 mod render;
@@ -16,6 +17,11 @@ fn main() -> ExitCode {
         Command::Cat(args) => commands::cat::run(&cli.common, args),
         Command::Inspect(args) => commands::inspect::run(&cli.common, args),
         Command::Check(args) => commands::check::run(&cli.common, args),
+        Command::Extract(args) => commands::extract::run(&cli.common, args),
+        Command::TagsFilter(args) => commands::tags_filter::run(&cli.common, args),
+        Command::Getid(args) => commands::getid::run_getid(&cli.common, args),
+        Command::Removeid(args) => commands::getid::run_removeid(&cli.common, args),
+        Command::Getparents(args) => commands::getid::run_getparents(&cli.common, args),
         Command::Nodes(command) => commands::nodes::run(&cli.common, command),
         Command::AddLocationsToWays(args) => commands::add_locations::run(&cli.common, args),
     };

@@ -32,7 +32,7 @@ pub fn number(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::new();
     for (i, c) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i) % 3 == 0 {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
             out.push(',');
         }
         out.push(c);
@@ -97,6 +97,14 @@ pub fn account(common: &Common, command: &str, job: &Job) {
                 phase.write_s,
                 phase.wait_s,
             );
+            if let Some(allocations) = phase.allocations {
+                eprintln!(
+                    "osmill {command}: phase {}: {} allocations of {}",
+                    phase.name,
+                    number(allocations.calls),
+                    bytes(allocations.bytes)
+                );
+            }
         }
     }
     let mut parts = Vec::new();

@@ -1,7 +1,8 @@
 //! Filling an empty store from sorted rows: extents and directory are written once, from left to right.
 
 use crate::apply::{FILL, Out};
-use crate::core::{Core, NodeBatch};
+use crate::commit::NodeBatch;
+use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::node::{Entry, NOWHERE, Node, max_entries};
 use crate::store::Store;

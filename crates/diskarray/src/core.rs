@@ -1,15 +1,13 @@
-//! The writer: opening and recovery, single operations, commits.
+//! The writer: its parts, its budget, single operations.
 
-use crate::backend::{AlignedBuf, BLOCK, Backend};
-use crate::codec::{Encoder, Encoding, Rows, u64_at};
+use crate::backend::{BLOCK, Backend};
+use crate::codec::{Encoder, Encoding, Rows};
 use crate::dirty::{Dirty, Slot};
 use crate::error::{Error, Result};
-use crate::log::{
-    MAX_METADATA, NoSuperblock, Record, RecordBuilder, RecordKind, Superblock, places, record_blocks,
-};
-use crate::node::{CHANGED, Entry, Expect, MAX_LEVEL, NODE_BLOCKS, NODE_BYTES, NOWHERE, Node};
-use crate::options::{Durability, Options};
-use crate::space::{MAX_BLOCKS, RESERVED, Run, SEGMENT, Space};
+use crate::log::Superblock;
+use crate::node::{CHANGED, Entry, NOWHERE};
+use crate::options::Options;
+use crate::space::{MAX_BLOCKS, Run, SEGMENT, Space};
 use crate::store::{Gather, Store};
 use crate::tree::{Freed, Tree};
 use crate::value::Shape;
@@ -70,10 +68,10 @@ pub struct Published {
 
 /// Operations since the last commit, for [`Durability::Logged`].
 #[derive(Default)]
-struct Journal {
-    bytes: Vec<u8>,
-    items: u32,
-    overflow: bool,
+pub(crate) struct Journal {
+    pub bytes: Vec<u8>,
+    pub items: u32,
+    pub overflow: bool,
 }
 
 /// How the budget is cut.
@@ -103,23 +101,23 @@ pub struct Core {
     pub epoch: u64,
     pub metadata: Arc<[u8]>,
     pub holds: Holds,
-    published: Option<Arc<Mutex<Published>>>,
+    pub(crate) published: Option<Arc<Mutex<Published>>>,
     /// Ranges whose extents differ from what the log knows.
     pub(crate) touched: Ranges,
     /// Node blocks that the last checkpoint still needs.
     pub(crate) freed_nodes: Freed,
     /// Changed nodes went to disk before their commit, so the commit has to be a checkpoint.
     pub(crate) nodes_settled: bool,
-    superblock: Superblock,
-    log_used: u32,
-    log_chain: u32,
-    journal: Journal,
+    pub(crate) superblock: Superblock,
+    pub(crate) log_used: u32,
+    pub(crate) log_chain: u32,
+    pub(crate) journal: Journal,
     /// The log ends with operations whose extents are still only in memory.
     pub(crate) logged: bool,
-    last_durable: Instant,
-    file_blocks: u32,
-    unflushed: bool,
-    move_log: bool,
+    pub(crate) last_durable: Instant,
+    pub(crate) file_blocks: u32,
+    pub(crate) unflushed: bool,
+    pub(crate) move_log: bool,
     /// Something changed since the last commit of any level.
     pub(crate) uncommitted: bool,
 }
@@ -127,9 +125,9 @@ pub struct Core {
 /// A union of key ranges.
 #[derive(Default)]
 pub struct Ranges {
-    map: BTreeMap<u64, u64>,
+    pub map: BTreeMap<u64, u64>,
     /// Too many to remember: everything may have changed.
-    all: bool,
+    pub all: bool,
 }
 
 impl Ranges {
@@ -173,7 +171,7 @@ impl Core {
         Ok(core)
     }
 
-    fn bare(
+    pub(crate) fn bare(
         backend: Arc<dyn Backend>,
         name: &str,
         shape: Shape,
@@ -269,7 +267,7 @@ impl Core {
     }
 
     /// Changed extents have outgrown their grant: takes from the pool, or writes them.
-    fn make_room(&mut self) -> Result<()> {
+    pub(crate) fn make_room(&mut self) -> Result<()> {
         if self.budget.dirty >= self.budget.shared / 4 * 3 {
             return self.guarded(Self::spill);
         }
@@ -311,14 +309,14 @@ impl Core {
         r
     }
 
-    fn flush(&mut self) -> Result<()> {
+    pub(crate) fn flush(&mut self) -> Result<()> {
         self.store.flush()?;
         self.unflushed = false;
         Ok(())
     }
 
     /// Makes the file long enough for `blocks`.
-    fn grow(&mut self, blocks: u32) -> Result<()> {
+    pub(crate) fn grow(&mut self, blocks: u32) -> Result<()> {
         if blocks <= self.file_blocks {
             return Ok(());
         }
@@ -358,8 +356,6 @@ impl Core {
         self.unflushed = true;
         Ok(run)
     }
-
-    // ---- single operations -------------------------------------------------------------------------------------
 
     /// Applies one change to the extent of `key`, in memory. `change` gets the rows, the place of the key and whether it is there.
     fn change(&mut self, key: u64, change: &mut dyn FnMut(&mut Rows, usize, bool)) -> Result<()> {
@@ -523,650 +519,6 @@ impl Core {
         self.log_operation(key, None);
         Ok(true)
     }
-
-    // ---- commits -----------------------------------------------------------------------------------------------
-
-    /// Commits everything since the last commit, with the caller's metadata, and returns the new epoch.
-    pub fn commit(&mut self, durability: Durability, metadata: &[u8]) -> Result<u64> {
-        if metadata.len() > MAX_METADATA {
-            return Err(Error::MetadataTooLong {
-                len: metadata.len(),
-                max: MAX_METADATA,
-            });
-        }
-        self.guarded(|core| core.commit_unguarded(durability, metadata))
-    }
-
-    fn readers(&self) -> bool {
-        self.published.as_ref().is_some_and(|p| Arc::strong_count(p) > 1)
-    }
-
-    fn commit_unguarded(&mut self, durability: Durability, metadata: &[u8]) -> Result<u64> {
-        if self.published.is_some() && !self.readers() {
-            self.published = None;
-        }
-        let overdue = self.last_durable.elapsed() >= self.options.eventual;
-        let durable = match durability {
-            Durability::None => false,
-            Durability::Eventual => overdue,
-            Durability::Batch | Durability::Logged => true,
-        };
-        if !durable {
-            if self.readers() {
-                self.spill()?;
-            }
-            // The journal stays: a later logged commit has to carry these operations too.
-            self.epoch += 1;
-        } else if !(durability == Durability::Logged && !self.readers() && self.commit_logged(metadata)?) {
-            self.spill()?;
-            match self.delta(metadata)? {
-                Some(record) => {
-                    #[cfg(test)]
-                    let skip = self.options.bugs.skip_data_flush;
-                    #[cfg(not(test))]
-                    let skip = false;
-                    if self.unflushed && !skip {
-                        self.flush()?;
-                    }
-                    self.append(record)?;
-                    self.epoch += 1;
-                }
-                None => self.checkpoint(metadata)?,
-            }
-            self.settled();
-        }
-        #[cfg(test)]
-        if self.options.bugs.wrong_subtotal {
-            Arc::make_mut(&mut self.tree.root).spoil_subtotal();
-        }
-        self.metadata = metadata.into();
-        self.uncommitted = false;
-        self.publish();
-        self.rebudget();
-        Ok(self.epoch)
-    }
-
-    /// Everything is durable as extents and directory.
-    fn settled(&mut self) {
-        self.last_durable = Instant::now();
-        self.touched = Ranges::default();
-        self.journal = Journal::default();
-        self.logged = false;
-        self.space.committed(self.epoch);
-        self.space.reclaim(self.holds.oldest());
-    }
-
-    /// Writes the operations to the log; false when they do not fit.
-    fn commit_logged(&mut self, metadata: &[u8]) -> Result<bool> {
-        // Under a full log or an overflow the extents are written instead.
-        let room = (self.superblock.log.1 - self.log_used) as usize * BLOCK;
-        let mut record = RecordBuilder::new(RecordKind::Operations, self.epoch + 1, metadata);
-        if self.journal.overflow || record.len() + self.journal.bytes.len() > room {
-            return Ok(false);
-        }
-        record.operations(&self.journal.bytes, self.journal.items);
-        self.append(record)?;
-        self.epoch += 1;
-        self.journal = Journal::default();
-        self.logged = true;
-        self.last_durable = Instant::now();
-        Ok(true)
-    }
-
-    /// The record that tells the log what changed; `None` when a checkpoint is due.
-    fn delta(&mut self, metadata: &[u8]) -> Result<Option<RecordBuilder>> {
-        let (directory, changed) = self.tree.memory();
-        let room = (self.superblock.log.1 - self.log_used) as usize * BLOCK;
-        let crowded = directory > self.budget.directory && changed > self.budget.directory / 4;
-        if self.nodes_settled || self.touched.all || crowded || self.touched.map.len() * 40 > room {
-            return Ok(None);
-        }
-        let mut record = RecordBuilder::new(RecordKind::Delta, self.epoch + 1, metadata);
-        #[cfg(test)]
-        if self.options.bugs.forget_interval {
-            self.touched.map.pop_first();
-        }
-        let mut entries = vec![];
-        for (&low, &high) in &self.touched.map {
-            entries.clear();
-            self.view().entries(low, high, &mut |e, _| {
-                entries.push(*e);
-                Ok(())
-            })?;
-            record.interval(low, high, &entries);
-            if record.len() > room {
-                return Ok(None);
-            }
-        }
-        Ok(Some(record))
-    }
-
-    /// Writes a record behind the last one and makes it durable.
-    fn append(&mut self, record: RecordBuilder) -> Result<()> {
-        let block = self.superblock.log.0 + self.log_used;
-        let (bytes, sum) = record.finish(self.tree.count(), self.log_chain, block, self.store.file_id);
-        self.store.write(block, &bytes)?;
-        #[cfg(test)]
-        let skip = self.options.bugs.skip_log_flush;
-        #[cfg(not(test))]
-        let skip = false;
-        if !skip {
-            self.flush()?;
-        }
-        self.log_used += bytes.blocks() as u32;
-        self.log_chain = sum;
-        Ok(())
-    }
-
-    /// Writes all changed nodes, in runs.
-    pub(crate) fn settle_nodes(&mut self) -> Result<()> {
-        let epoch = self.epoch + 1;
-        let mut tree = self.tree.clone();
-        // The writer's own tree must not count as a second holder while nodes are changed.
-        self.tree = Tree::empty();
-        let mut batch = NodeBatch::default();
-        let r = tree.settle(&mut |node, range| batch.put(self, node, range, epoch));
-        self.tree = tree;
-        r?;
-        batch.finish(self)
-    }
-
-    /// Writes the directory and a superblock: two flushes.
-    fn checkpoint(&mut self, metadata: &[u8]) -> Result<()> {
-        self.settle_nodes()?;
-        let root_run = self.allocate(NODE_BLOCKS, NODE_BLOCKS)?;
-        let mut buf = AlignedBuf::new(NODE_BYTES / BLOCK);
-        let root = &self.tree.root;
-        let root_sum = root.write(
-            &mut buf,
-            (0, u64::MAX),
-            self.epoch + 1,
-            root_run.0,
-            self.store.file_id,
-        );
-        self.store.write(root_run.0, &buf)?;
-        let directory = self.tree.memory().0 / BLOCK;
-        let wanted = (directory / 4).clamp(64, 4096) as u32;
-        let old = self.superblock.clone();
-        let mut log = old.log;
-        if log.1 < wanted / 2 || log.1 == 0 || std::mem::take(&mut self.move_log) {
-            log = self.allocate(wanted, wanted)?;
-        }
-        self.superblock = Superblock {
-            sequence: old.sequence + 1,
-            epoch: self.epoch + 1,
-            count: self.tree.count(),
-            root: root_run.0,
-            root_sum,
-            root_level: self.tree.root.level,
-            log,
-            metadata: metadata.to_vec(),
-            ..old.clone()
-        };
-        self.flush()?;
-        let [first, twin] = places(self.superblock.sequence);
-        self.store.write(first, &self.superblock.write(first))?;
-        self.flush()?;
-        self.store.write(twin, &self.superblock.write(twin))?;
-        self.epoch += 1;
-        if old.root != 0 {
-            self.space.free((old.root, NODE_BLOCKS));
-            if log != old.log {
-                self.space.free(old.log);
-            }
-        }
-        for run in self.freed_nodes.drain(..) {
-            self.space.free(run);
-        }
-        (self.log_used, self.log_chain) = (0, self.superblock.chain());
-        self.nodes_settled = false;
-        if self.tree.memory().0 > self.budget.directory {
-            self.tree.unpin(self.budget.directory);
-        }
-        self.settled();
-        Ok(())
-    }
-
-    /// A checkpoint, whatever the log has room for.
-    pub(crate) fn checkpoint_now(&mut self, metadata: &[u8]) -> Result<()> {
-        self.spill()?;
-        self.checkpoint(metadata)?;
-        self.metadata = metadata.into();
-        self.publish();
-        self.rebudget();
-        Ok(())
-    }
-
-    /// A checkpoint that also moves nodes and log from blocks at or above `cut`.
-    pub(crate) fn checkpoint_moving(&mut self, metadata: &[u8], cut: u32) -> Result<()> {
-        let mut far = vec![];
-        self.tree.visit(&self.store, &mut |node, range, loc| {
-            if loc != NOWHERE && loc >= cut {
-                far.push((range.0, node.level));
-            }
-            Ok(())
-        })?;
-        for (key, level) in far {
-            self.tree
-                .displace(&self.store, key, level, &mut self.freed_nodes)?;
-        }
-        if self.superblock.log.0 >= cut {
-            self.move_log = true;
-        }
-        self.checkpoint_now(metadata)
-    }
-
-    /// Blocks that a round of compaction needs beside what is in use.
-    pub(crate) fn space_slack(&self) -> u32 {
-        self.superblock.log.1 + SEGMENT
-    }
-
-    /// Cuts free segments from the end of the file.
-    pub(crate) fn cut_file(&mut self) -> Result<()> {
-        let blocks = self.space.shrink();
-        if blocks < self.file_blocks {
-            let bytes = u64::from(blocks) * BLOCK as u64;
-            self.store
-                .backend
-                .set_len(bytes)
-                .map_err(self.store.io("resize", bytes))?;
-            self.file_blocks = blocks;
-            self.flush()?;
-        }
-        Ok(())
-    }
-
-    fn publish(&mut self) {
-        if let Some(published) = &self.published {
-            let hold = self.holds.hold(self.epoch);
-            let new = Published {
-                tree: self.tree.clone(),
-                epoch: self.epoch,
-                metadata: self.metadata.clone(),
-                _hold: hold,
-            };
-            *published.lock().unwrap_or_else(|poison| poison.into_inner()) = new;
-        }
-    }
-
-    /// Where readers find the last committed state. Fails while changes wait for a commit.
-    pub fn published(&mut self) -> Result<Arc<Mutex<Published>>> {
-        if let Some(published) = &self.published
-            && self.readers()
-        {
-            return Ok(published.clone());
-        }
-        if self.uncommitted {
-            return Err(Error::Uncommitted {
-                file: self.store.name.clone(),
-            });
-        }
-        if !self.dirty.is_empty() {
-            // Logged commits and those without durability live in memory; a reader needs them on disk.
-            self.guarded(Self::spill)?;
-        }
-        let hold = self.holds.hold(self.epoch);
-        let new = Published {
-            tree: self.tree.clone(),
-            epoch: self.epoch,
-            metadata: self.metadata.clone(),
-            _hold: hold,
-        };
-        let published = Arc::new(Mutex::new(new));
-        self.published = Some(published.clone());
-        Ok(published)
-    }
-
-    // ---- recovery ----------------------------------------------------------------------------------------------
-
-    /// Opens what `create` made: reads the newest checkpoint and replays the log behind it.
-    pub fn open(
-        backend: Arc<dyn Backend>,
-        name: &str,
-        shape: Option<Shape>,
-        mut options: Options,
-    ) -> Result<Self> {
-        let read_only = options.read_only;
-        let (superblock, repairs) = newest_superblock(&*backend, name)?;
-        let found = Shape::new(&superblock.columns)
-            .ok_or_else(|| foreign(name, format!("impossible value columns {:?}", superblock.columns)))?;
-        if let Some(shape) = shape
-            && shape != found
-        {
-            return Err(Error::ValueShape {
-                file: name.into(),
-                found: found.columns,
-                expected: shape.columns,
-            });
-        }
-        options.encoding = superblock.encoding;
-        let bytes = backend.len().map_err(|source| Error::Io {
-            file: name.into(),
-            what: "measure",
-            offset: 0,
-            source,
-        })?;
-        let blocks = (bytes / BLOCK as u64).min(MAX_BLOCKS.into()) as u32;
-        let mut core = Self::bare(backend, name, found, options, superblock.file_id, blocks)?;
-        core.file_blocks = blocks;
-        core.superblock = superblock;
-        core.recover()?;
-        if !read_only {
-            // A log read back must not vanish in a later power failure, and a torn superblock copy is made whole.
-            for (place, copy) in repairs {
-                core.store.write(place, &copy.write(place))?;
-            }
-            core.flush()?;
-        }
-        Ok(core)
-    }
-
-    fn recover(&mut self) -> Result<()> {
-        let sb = self.superblock.clone();
-        let expect = Expect {
-            block: sb.root,
-            sum: sb.root_sum,
-            level: sb.root_level,
-            low: 0,
-            high: u64::MAX,
-            total: sb.count,
-        };
-        if sb.root_level == 0 || sb.root_level > MAX_LEVEL {
-            return Err(self.store.corrupt(0, "directory level outside of the format"));
-        }
-        let store = self.store.clone();
-        let file_blocks = self.file_blocks;
-        let mark = |space: &mut Space, run: Run, what: &str| {
-            let inside = run.0 >= RESERVED && run.0.checked_add(run.1).is_some_and(|end| end <= file_blocks);
-            if inside && space.mark(run) {
-                return Ok(());
-            }
-            let why = if inside {
-                "is used twice"
-            } else {
-                "lies outside of the file"
-            };
-            Err(store.corrupt(run.0, format!("{what} {why}")))
-        };
-        let space = &mut self.space;
-        mark(space, (sb.root, NODE_BLOCKS), "directory root")?;
-        mark(space, sb.log, "log")?;
-        let root = self.store.node(&expect)?;
-        self.store.forget_node(sb.root);
-        self.tree.root = root;
-        let extents = |space: &mut Space, node: &Node| {
-            if node.level > 1 {
-                return Ok(());
-            }
-            node.locs
-                .iter()
-                .filter(|&&loc| loc != NOWHERE)
-                .try_for_each(|&loc| mark(space, (loc, 1), "extent"))
-        };
-        extents(space, &self.tree.root)?;
-        let limit = self.budget.directory;
-        self.tree.load(&self.store, limit, &mut |loc, node| {
-            let inside =
-                loc >= RESERVED && loc.checked_add(NODE_BLOCKS).is_some_and(|end| end <= file_blocks);
-            if !inside || !space.mark((loc, NODE_BLOCKS)) {
-                return Err(store.corrupt(loc, "directory node is used twice or lies outside of the file"));
-            }
-            extents(space, node)
-        })?;
-        (self.epoch, self.metadata) = (sb.epoch, sb.metadata.into());
-        (self.log_used, self.log_chain) = (0, self.superblock.chain());
-        self.rebudget();
-        self.replay()
-    }
-
-    fn next_record(&self) -> Result<Option<Record>> {
-        let (start, blocks) = self.superblock.log;
-        let (block, room) = (start + self.log_used, blocks - self.log_used);
-        if room == 0 {
-            return Ok(None);
-        }
-        let mut first = AlignedBuf::new(1);
-        self.store.read(block, &mut first)?;
-        let Some(n) = record_blocks(&first, room) else {
-            return Ok(None);
-        };
-        let mut bytes = AlignedBuf::new(n as usize);
-        self.store.read(block, &mut bytes)?;
-        Ok(Record::read(&bytes, self.log_chain, block, self.store.file_id).filter(|r| r.epoch > self.epoch))
-    }
-
-    fn replay(&mut self) -> Result<()> {
-        let mut operations: Vec<Record> = vec![];
-        while let Some(record) = self.next_record()? {
-            let block = self.superblock.log.0 + self.log_used;
-            self.log_used += record.blocks;
-            self.log_chain = record.sum;
-            self.epoch = record.epoch;
-            self.metadata = record.metadata.clone().into();
-            match record.kind {
-                RecordKind::Delta => {
-                    // Extents of a delta hold the effect of all operations before it.
-                    operations.clear();
-                    let malformed = || self.store.corrupt(block, "log record is malformed");
-                    let intervals = record.intervals().ok_or_else(malformed)?;
-                    for (low, high, new) in intervals {
-                        self.replay_interval(low, high, &new)?;
-                    }
-                    if self.tree.count() != record.count {
-                        return Err(self
-                            .store
-                            .corrupt(block, "number of keys after a log record is not what it says"));
-                    }
-                }
-                RecordKind::Operations => operations.push(record),
-            }
-        }
-        let w = self.store.shape.width;
-        let read_only = std::mem::replace(&mut self.options.read_only, false);
-        for record in &operations {
-            let mut at = &record.body[..];
-            for _ in 0..record.items {
-                let malformed = || {
-                    self.store
-                        .corrupt(self.superblock.log.0, "logged operation is malformed")
-                };
-                let (head, rest) = at.split_at_checked(9).ok_or_else(malformed)?;
-                let value = if head[8] == 1 {
-                    rest.get(..w).ok_or_else(malformed)?
-                } else {
-                    &[]
-                };
-                let (key, mut old) = (u64_at(head, 0), [0; crate::value::MAX_VALUE]);
-                if head[8] == 1 {
-                    self.insert(key, value, &mut old[..w])?;
-                    at = &rest[w..];
-                } else {
-                    self.remove(key, &mut old[..w])?;
-                    at = rest;
-                }
-            }
-        }
-        self.options.read_only = read_only;
-        self.logged = !operations.is_empty();
-        self.uncommitted = false;
-        self.journal = Journal::default();
-        if let Some(last) = operations.last()
-            && self.tree.count() != last.count
-        {
-            return Err(self.store.corrupt(
-                self.superblock.log.0,
-                "number of keys after logged operations is not what the log says",
-            ));
-        }
-        Ok(())
-    }
-
-    fn replay_interval(&mut self, low: u64, high: u64, new: &[Entry]) -> Result<()> {
-        let mut old = vec![];
-        self.view().entries(low, high, &mut |e, _| {
-            old.push(*e);
-            Ok(())
-        })?;
-        for e in old.iter().filter(|e| e.loc != NOWHERE) {
-            self.space.free((e.loc, 1));
-        }
-        self.space.committed(0);
-        self.space.reclaim(0);
-        for e in new {
-            let inside = e.loc >= RESERVED && e.loc < self.file_blocks;
-            if !inside || !self.space.mark((e.loc, 1)) {
-                return Err(self.store.corrupt(
-                    e.loc,
-                    "extent named by the log is used twice or lies outside of the file",
-                ));
-            }
-        }
-        self.tree
-            .replace(&self.store, low, high, new, &mut self.freed_nodes)
-    }
-
-    /// Writes all changed extents. They become part of the next durable commit.
-    pub(crate) fn spill(&mut self) -> Result<()> {
-        if self.dirty.is_empty() {
-            return Ok(());
-        }
-        self.apply_sorted(&[], &[], None).map(drop)
-    }
-}
-
-/// Nodes on their way to disk, in runs of up to 64 blocks.
-#[derive(Default)]
-pub(crate) struct NodeBatch {
-    run: Run,
-    filled: u32,
-    buf: Option<AlignedBuf>,
-}
-
-impl NodeBatch {
-    pub fn put(&mut self, core: &mut Core, node: &Node, range: (u64, u64), epoch: u64) -> Result<(u32, u32)> {
-        if self.filled + NODE_BLOCKS > self.run.1 {
-            self.send(core)?;
-            self.run = core.allocate(NODE_BLOCKS, 16 * NODE_BLOCKS)?;
-            self.filled = 0;
-        }
-        let buf = self
-            .buf
-            .get_or_insert_with(|| AlignedBuf::new(16 * NODE_BLOCKS as usize));
-        let (block, at) = (self.run.0 + self.filled, self.filled as usize * BLOCK);
-        let sum = node.write(
-            &mut buf[at..at + NODE_BYTES],
-            range,
-            epoch,
-            block,
-            core.store.file_id,
-        );
-        core.store.forget_node(block);
-        self.filled += NODE_BLOCKS;
-        Ok((block, sum))
-    }
-
-    fn send(&mut self, core: &mut Core) -> Result<()> {
-        if let Some(buf) = &self.buf
-            && self.filled > 0
-        {
-            core.store
-                .write(self.run.0, &buf[..self.filled as usize * BLOCK])?;
-        }
-        if self.run.1 > self.filled {
-            core.space
-                .free((self.run.0 + self.filled, self.run.1 - self.filled));
-        }
-        Ok(())
-    }
-
-    pub fn finish(mut self, core: &mut Core) -> Result<()> {
-        self.send(core)
-    }
-}
-
-fn foreign(name: &str, reason: String) -> Error {
-    Error::NotOurs {
-        file: name.into(),
-        reason,
-    }
-}
-
-/// The newest of the four copies, and what has to be written to make damaged ones whole.
-#[allow(clippy::type_complexity)]
-fn newest_superblock(backend: &dyn Backend, name: &str) -> Result<(Superblock, Vec<(u32, Superblock)>)> {
-    let io = |source| Error::Io {
-        file: name.into(),
-        what: "read",
-        offset: 0,
-        source,
-    };
-    if backend.len().map_err(io)? < u64::from(RESERVED) * BLOCK as u64 {
-        return Err(foreign(name, "shorter than the head of a store".into()));
-    }
-    let mut copies: Vec<(u32, Option<Superblock>)> = vec![];
-    let (mut version, mut damaged) = (None, false);
-    for place in [0u32, 16, 32, 48] {
-        let mut buf = AlignedBuf::new(1);
-        backend
-            .read_at(u64::from(place) * BLOCK as u64, &mut buf)
-            .map_err(io)?;
-        let copy = match Superblock::read(&buf, place) {
-            Ok(sb) => Some(sb),
-            Err(NoSuperblock::Version(v)) => {
-                version = Some(v);
-                None
-            }
-            Err(NoSuperblock::Damaged) => {
-                damaged = true;
-                None
-            }
-            Err(NoSuperblock::Foreign) => None,
-        };
-        copies.push((place, copy));
-    }
-    let newest = copies
-        .iter()
-        .filter_map(|(_, c)| c.as_ref())
-        .max_by_key(|c| c.sequence)
-        .cloned();
-    let Some(newest) = newest else {
-        return Err(match version {
-            Some(found) => Error::Version {
-                file: name.into(),
-                found,
-                expected: crate::codec::FORMAT.into(),
-            },
-            None if damaged => Error::Corrupt {
-                file: name.into(),
-                block: 0,
-                reason: "no superblock copy is whole".into(),
-            },
-            None => foreign(name, "no superblock".into()),
-        });
-    };
-    let mut repairs = vec![];
-    for parity in [0usize, 1] {
-        let pair = [&copies[parity], &copies[parity + 2]];
-        let best = pair
-            .iter()
-            .filter_map(|(_, c)| c.as_ref())
-            .max_by_key(|c| c.sequence);
-        // One copy at a time is written, so a pair without a whole one was damaged, maybe the newer pair.
-        let Some(best) = best else {
-            let reason = "both copies of a superblock are damaged; the newest commit cannot be told".into();
-            return Err(Error::Corrupt {
-                file: name.into(),
-                block: pair[0].0.into(),
-                reason,
-            });
-        };
-        repairs.extend(
-            pair.iter()
-                .filter(|(_, c)| c.as_ref() != Some(best))
-                .map(|(place, _)| (*place, best.clone())),
-        );
-    }
-    Ok((newest, repairs))
 }
 
 fn random_id() -> u32 {

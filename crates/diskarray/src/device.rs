@@ -59,7 +59,7 @@ impl Device {
         content
             .iter_mut()
             .enumerate()
-            .for_each(|(i, b)| *b = (i * 31 >> 3) as u8);
+            .for_each(|(i, b)| *b = ((i * 31) >> 3) as u8);
         for i in 0..runs {
             backend.write_at(i * run_bytes, &content)?;
         }

@@ -141,7 +141,7 @@ impl Node {
     }
 
     pub fn push(&mut self, e: Entry, kid: Option<Arc<Node>>) {
-        if self.keys.len() % STRETCH == 0 {
+        if self.keys.len().is_multiple_of(STRETCH) {
             self.subtotals.push(0);
         }
         *self.subtotals.last_mut().expect("pushed above") += e.count;

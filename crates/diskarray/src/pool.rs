@@ -83,7 +83,7 @@ impl Shard {
             return Some(frame);
         }
         if self.owner.len() < capacity {
-            if self.owner.len() % SLAB == 0 {
+            if self.owner.len().is_multiple_of(SLAB) {
                 self.slabs.push(AlignedBuf::new(SLAB));
             }
             self.owner.push((0, false));

@@ -115,7 +115,11 @@ impl Space {
 
     /// Frees blocks at the next durable commit.
     pub fn free(&mut self, run: Run) {
-        self.freed.push(run);
+        // A rewritten stretch frees its blocks in order: one run instead of thousands.
+        match self.freed.last_mut() {
+            Some(last) if last.0 + last.1 == run.0 => last.1 += run.1,
+            _ => self.freed.push(run),
+        }
     }
 
     /// The commit of `epoch` is durable: what was freed before it may go once no snapshot is older.

@@ -93,6 +93,13 @@ pub struct Tree {
     pub root: Arc<Node>,
 }
 
+/// Changes an entry of a leaf, given its place and its range of keys; returns the new count.
+pub type OnEntry<'f> = &'f mut dyn FnMut(&mut Node, usize, (u64, u64)) -> Result<u64>;
+/// Writes a node of a range of keys; returns its block and checksum.
+pub type PutNode<'f> = &'f mut dyn FnMut(&Node, (u64, u64)) -> Result<(u32, u32)>;
+/// Sees a node, its range of keys and its block.
+pub type OnNode<'f> = &'f mut dyn FnMut(&Node, (u64, u64), u32) -> Result<()>;
+
 /// Runs of blocks that nothing in the new tree refers to.
 pub type Freed = Vec<Run>;
 
@@ -167,13 +174,7 @@ impl Tree {
     }
 
     /// Lets `change` alter the entry for `key` in place; it returns the new count of the entry. Counts above follow.
-    pub fn modify(
-        &mut self,
-        store: &Store,
-        key: u64,
-        freed: &mut Freed,
-        change: &mut dyn FnMut(&mut Node, usize, (u64, u64)) -> Result<u64>,
-    ) -> Result<()> {
+    pub fn modify(&mut self, store: &Store, key: u64, freed: &mut Freed, change: OnEntry<'_>) -> Result<()> {
         modify(&mut self.root, store, key, u64::MAX, freed, change)
     }
 
@@ -268,12 +269,8 @@ impl Tree {
     }
 
     /// Gives every changed node below the root a place on disk. `put` writes a node of a range and returns place and checksum.
-    pub fn settle(&mut self, put: &mut dyn FnMut(&Node, (u64, u64)) -> Result<(u32, u32)>) -> Result<()> {
-        fn walk(
-            node: &mut Arc<Node>,
-            high: u64,
-            put: &mut dyn FnMut(&Node, (u64, u64)) -> Result<(u32, u32)>,
-        ) -> Result<()> {
+    pub fn settle(&mut self, put: PutNode<'_>) -> Result<()> {
+        fn walk(node: &mut Arc<Node>, high: u64, put: PutNode<'_>) -> Result<()> {
             if node.level == 1 || !node.locs.contains(&NOWHERE) {
                 return Ok(());
             }
@@ -294,17 +291,13 @@ impl Tree {
     }
 
     /// Calls `visit` for every node with its range and place (`NOWHERE` for the root and for changed nodes), parents first.
-    pub fn visit(
-        &self,
-        store: &Store,
-        visit: &mut dyn FnMut(&Node, (u64, u64), u32) -> Result<()>,
-    ) -> Result<()> {
+    pub fn visit(&self, store: &Store, visit: OnNode<'_>) -> Result<()> {
         fn walk(
             node: NodeRef<'_>,
             store: &Store,
             range: (u64, u64),
             loc: u32,
-            visit: &mut dyn FnMut(&Node, (u64, u64), u32) -> Result<()>,
+            visit: OnNode<'_>,
         ) -> Result<()> {
             visit(&node, range, loc)?;
             if node.level == 1 {
@@ -402,7 +395,7 @@ fn modify(
     key: u64,
     high: u64,
     freed: &mut Freed,
-    change: &mut dyn FnMut(&mut Node, usize, (u64, u64)) -> Result<u64>,
+    change: OnEntry<'_>,
 ) -> Result<()> {
     let node = Arc::make_mut(node);
     let i = node.find(key);

@@ -9,6 +9,9 @@ use crate::tree::{Tree, range_of};
 use crate::value::MAX_VALUE;
 use std::collections::VecDeque;
 
+/// Sees a directory entry and its range of keys.
+pub type OnEntry<'f> = &'f mut dyn FnMut(&Entry, (u64, u64)) -> Result<()>;
+
 /// A state: a directory, and for the writer its changed extents.
 #[derive(Clone, Copy)]
 pub struct View<'a> {
@@ -99,12 +102,7 @@ impl<'a> View<'a> {
     }
 
     /// Calls `f` for the directory entries whose first key lies in `low..=high`, in order, with their ranges.
-    pub fn entries(
-        &self,
-        low: u64,
-        high: u64,
-        f: &mut dyn FnMut(&Entry, (u64, u64)) -> Result<()>,
-    ) -> Result<()> {
+    pub fn entries(&self, low: u64, high: u64, f: OnEntry<'_>) -> Result<()> {
         let mut from = low;
         loop {
             let spot = self.tree.find(self.store, from)?;

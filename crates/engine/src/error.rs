@@ -81,10 +81,10 @@ pub enum Malformed {
         expected: u64,
     },
     /// A frame is damaged.
-    #[error("{0}")]
+    #[error("{0}{hint}", hint = frame_hint(.0))]
     Frame(#[from] FrameError),
     /// The file header is damaged or asks for too much.
-    #[error("{0}")]
+    #[error("{0}{hint}", hint = header_hint(.0))]
     Header(#[from] HeaderError),
     /// The first blob is not a file header.
     #[error(
@@ -92,7 +92,7 @@ pub enum Malformed {
     )]
     NoHeader,
     /// A block is damaged.
-    #[error("{0}")]
+    #[error("{0}{DAMAGED}")]
     Block(#[from] BlockError),
     /// The input has to be sorted and is not.
     #[error(
@@ -104,6 +104,24 @@ pub enum Malformed {
         /// The one before it.
         previous: ElementId,
     },
+}
+
+/// What to do about damage, as the end of a message.
+const DAMAGED: &str = "; fetch the file again, or ask whoever wrote it";
+
+fn frame_hint(error: &FrameError) -> &'static str {
+    match error {
+        // These say themselves what to do.
+        FrameError::Codec(_) | FrameError::TooLargeToWrite(_) => "",
+        _ => DAMAGED,
+    }
+}
+
+fn header_hint(error: &HeaderError) -> &'static str {
+    match error {
+        HeaderError::RequiredFeature(_) => ", convert it with that",
+        _ => DAMAGED,
+    }
 }
 
 impl Error {

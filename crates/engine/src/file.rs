@@ -8,6 +8,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 
@@ -167,7 +168,7 @@ pub(crate) fn read_full(source: &mut dyn Read, bytes: &mut [u8]) -> io::Result<u
 /// nothing behind, and under a temporary name in the same folder elsewhere.
 #[derive(Debug)]
 pub(crate) struct AtomicFile {
-    pub file: File,
+    pub file: Arc<File>,
     /// Where the file will be; symbolic links are followed.
     target: PathBuf,
     temporary: Option<tempfile::TempPath>,
@@ -194,7 +195,7 @@ impl AtomicFile {
             if kind.is_char_device() || kind.is_block_device() || kind.is_fifo() || kind.is_socket() {
                 let file = OpenOptions::new().write(true).open(&target).map_err(fail)?;
                 return Ok(AtomicFile {
-                    file,
+                    file: Arc::new(file),
                     target,
                     temporary: None,
                     in_place: true,
@@ -214,7 +215,7 @@ impl AtomicFile {
         );
         if let Ok(file) = unnamed {
             return Ok(AtomicFile {
-                file: file.into(),
+                file: Arc::new(file.into()),
                 target,
                 temporary: None,
                 in_place: false,
@@ -228,7 +229,7 @@ impl AtomicFile {
             .map_err(fail)?;
         let (file, temporary) = named.into_parts();
         Ok(AtomicFile {
-            file,
+            file: Arc::new(file),
             target,
             temporary: Some(temporary),
             in_place: false,
@@ -260,6 +261,32 @@ impl AtomicFile {
         }
         Ok(())
     }
+}
+
+/// Makes sure that `count` more files can be open at once, raising the process's limit where the system lets
+/// it, before any of them is created.
+pub fn reserve_open_files(count: usize) -> Result<()> {
+    /// Inputs, standard streams, libraries.
+    const OTHERS: u64 = 64;
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let need = count as u64 + OTHERS;
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_none_or(|current| current >= need) {
+        return Ok(());
+    }
+    let allowed = limit.maximum.is_none_or(|maximum| maximum >= need);
+    let raised = Rlimit {
+        current: Some(need),
+        maximum: limit.maximum,
+    };
+    if allowed && setrlimit(Resource::Nofile, raised).is_ok() {
+        return Ok(());
+    }
+    Err(Error::Usage(format!(
+        "{count} outputs need {need} open files, but the system allows {} (ulimit -n); raise that, or make fewer \
+         outputs at a time",
+        limit.maximum.or(limit.current).unwrap_or_default()
+    )))
 }
 
 /// Names an unnamed file `target`, replacing what was there.

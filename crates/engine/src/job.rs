@@ -5,14 +5,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use osmill_pbf::{BlobData, Block, Decompressor, FileHeader, IndexRecord, parse_blob};
+use osmill_model::ElementId;
+use osmill_pbf::{
+    BlobData, Block, Codec, Decompressor, FileHeader, IndexRecord, parse_blob, peek_first_element,
+};
 
 use crate::error::{Error, Fault, KernelResult, Malformed, Result};
 use crate::file::{ReadBuffer, ReadFile};
-use crate::output::{Sink, TaskOutput};
+use crate::output::{Sink, TaskOutput, TaskOutputs};
 use crate::plan::{BlobEntry, FrameKind, FrameStream, Plan};
 use crate::progress::Progress;
-use crate::summary::{Counters, Counts, Summary, cpu_time, peak_memory, timed};
+use crate::summary::{Allocations, Counters, Counts, Summary, cpu_time, peak_memory, timed};
 
 /// Budgets and means of a job.
 #[derive(Debug, Clone)]
@@ -27,6 +30,8 @@ pub struct JobOptions {
     pub direct_io: bool,
     /// Show progress on standard error.
     pub progress: bool,
+    /// Tells what the program has allocated so far, if its allocator counts.
+    pub allocations: Option<fn() -> Allocations>,
 }
 
 impl Default for JobOptions {
@@ -37,6 +42,7 @@ impl Default for JobOptions {
             scratch: std::env::temp_dir(),
             direct_io: false,
             progress: false,
+            allocations: None,
         }
     }
 }
@@ -101,8 +107,10 @@ impl Job {
     /// Runs `work` as a named phase of the account.
     pub(crate) fn phase<T>(&self, name: &str, work: impl FnOnce(&Counters) -> T) -> T {
         let (start, cpu, counters) = (Instant::now(), cpu_time(), Counters::default());
+        let allocated = self.options.allocations.map(|count| (count, count()));
         let result = work(&counters);
-        let phase = counters.phase(name, start, cpu);
+        let mut phase = counters.phase(name, start, cpu);
+        phase.allocations = allocated.map(|(count, before)| count().since(before));
         self.summary_mut().phases.push(phase);
         result
     }
@@ -280,7 +288,7 @@ impl Pass<'_> {
         make: impl Fn() -> S + Sync,
         kernel: impl Fn(&mut S, &mut Blob) -> KernelResult + Sync,
     ) -> Result<Vec<S>> {
-        self.go(None, make, |state, blob, _| kernel(state, blob))
+        self.go(&[], make, |state, blob, _| kernel(state, blob))
     }
 
     /// Looks at every blob and writes to an output, in the order of the blobs.
@@ -290,23 +298,31 @@ impl Pass<'_> {
         make: impl Fn() -> S + Sync,
         kernel: impl Fn(&mut S, &mut Blob, &mut TaskOutput<'_>) -> KernelResult + Sync,
     ) -> Result<Vec<S>> {
-        self.go(Some(sink), make, |state, blob, out| match out {
-            Some(out) => kernel(state, blob, out),
-            None => Ok(()),
+        self.go(std::slice::from_ref(sink), make, |state, blob, outs| {
+            outs.to(0, |out| kernel(state, blob, out))
         })
+    }
+
+    /// Looks at every blob and writes to many outputs, in the order of the blobs. The kernel chooses among the
+    /// outputs by their numbers in `sinks`.
+    pub fn write_many<S: Send>(
+        self,
+        sinks: &[Sink],
+        make: impl Fn() -> S + Sync,
+        kernel: impl Fn(&mut S, &mut Blob, &mut TaskOutputs<'_>) -> KernelResult + Sync,
+    ) -> Result<Vec<S>> {
+        self.go(sinks, make, kernel)
     }
 
     fn go<S: Send>(
         self,
-        sink: Option<&Sink>,
+        sinks: &[Sink],
         make: impl Fn() -> S + Sync,
-        kernel: impl Fn(&mut S, &mut Blob, Option<&mut TaskOutput<'_>>) -> KernelResult + Sync,
+        kernel: impl Fn(&mut S, &mut Blob, &mut TaskOutputs<'_>) -> KernelResult + Sync,
     ) -> Result<Vec<S>> {
         let Pass { job, name, source } = self;
         job.phase(name, |counters| {
-            if let Some(sink) = sink {
-                sink.next_pass();
-            }
+            sinks.iter().for_each(Sink::next_pass);
             let total = match &source {
                 Source::Planned(_, blobs) => blobs.iter().map(|b| u64::from(b.data_size)).sum(),
                 Source::Stream(_) => 0,
@@ -319,7 +335,7 @@ impl Pass<'_> {
                         Source::Planned(file, _) => Blob::new(file.clone()),
                         Source::Stream(_) => Blob::of_stream(),
                     };
-                    (make(), blob, sink.map(|sink| TaskOutput::new(sink, counters)))
+                    (make(), blob, TaskOutputs::new(sinks, counters))
                 },
                 |(_, blob, _)| {
                     let task = match &source {
@@ -349,22 +365,20 @@ impl Pass<'_> {
                             }
                         }
                     };
-                    Ok(sink
+                    // Every task is submitted to all sinks, so the first one tells for all.
+                    Ok(sinks
+                        .first()
                         .is_none_or(|sink| sink.permit(task, counters))
                         .then_some(task))
                 },
-                |(state, blob, out), task| {
-                    let result = kernel(state, blob, out.as_mut());
-                    let result = result.and_then(|()| out.as_mut().map_or(Ok(()), |out| out.submit(task)));
+                |(state, blob, outs), task| {
+                    let result = kernel(state, blob, outs);
+                    let result = result.and_then(|()| outs.submit(task));
                     blob.account(counters);
                     bar.advance(u64::from(blob.entry.data_size));
                     result.map_err(|fault| blob.locate(fault))
                 },
-                || {
-                    if let Some(sink) = sink {
-                        sink.fail();
-                    }
-                },
+                || sinks.iter().for_each(Sink::fail),
             )?;
             Ok(states.into_iter().map(|(state, ..)| state).collect())
         })
@@ -426,6 +440,15 @@ impl Blob {
             decoded: 0,
             read: 0,
         }
+    }
+
+    /// Turns to a blob of another file.
+    pub fn turn_to(&mut self, file: &Arc<ReadFile>, entry: BlobEntry) {
+        if !self.file.as_ref().is_some_and(|open| Arc::ptr_eq(open, file)) {
+            self.file = Some(file.clone());
+            self.path = file.path().to_owned();
+        }
+        self.begin(entry);
     }
 
     /// Turns to another blob of the file.
@@ -527,6 +550,28 @@ impl Blob {
         &self.block
     }
 
+    /// The first element of the blob, which is its smallest where the blob is sorted: from the index record if
+    /// there is one, else by decompressing no more than is needed.
+    pub fn first_element(&mut self) -> KernelResult<Option<ElementId>> {
+        if let Some(index) = self.entry.index {
+            return Ok(index.first());
+        }
+        if self.stage < Stage::Decoded {
+            let data = self.data()?;
+            if data.codec == Codec::Zlib
+                && let Some(first) = peek_zlib(data.data)
+            {
+                return Ok(Some(first));
+            }
+        }
+        Ok(self
+            .block()?
+            .elements()
+            .next()
+            .transpose()?
+            .map(|element| element.element_id()))
+    }
+
     /// The index record: the header's, or from the decoded block where it has none.
     pub fn record(&mut self) -> KernelResult<IndexRecord> {
         match self.entry.index {
@@ -569,6 +614,28 @@ impl Blob {
             .blobs_read
             .fetch_add(std::mem::take(&mut self.read), Relaxed);
     }
+}
+
+/// The first element of a compressed block, if decompressing its head tells.
+fn peek_zlib(data: &[u8]) -> Option<ElementId> {
+    const STEP: usize = 8 << 10;
+    const MOST: usize = 256 << 10;
+    let mut zlib = flate2::Decompress::new(true);
+    let mut head = Vec::new();
+    while head.len() < MOST {
+        let (before, read) = (head.len(), zlib.total_in() as usize);
+        head.reserve(STEP);
+        let status = zlib
+            .decompress_vec(data.get(read..)?, &mut head, flate2::FlushDecompress::None)
+            .ok()?;
+        if let Some(first) = peek_first_element(&head) {
+            return Some(first);
+        }
+        if status == flate2::Status::StreamEnd || head.len() == before {
+            return None;
+        }
+    }
+    None
 }
 
 /// The header of an output that holds elements of these inputs, before a command adds what it knows.

@@ -23,10 +23,10 @@ mod sniff;
 mod summary;
 
 pub use error::{Error, Fault, KernelResult, Malformed, Result};
-pub use file::{ReadBuffer, ReadFile};
+pub use file::{ReadBuffer, ReadFile, reserve_open_files};
 pub use ids::{FrozenIds, IdRuns, IdSet, IdSets};
 pub use job::{Blob, Job, JobOptions, Pass, format_duration, output_header};
-pub use output::{OutputOptions, Sink, TaskOutput};
+pub use output::{OutputOptions, Sink, TaskOutput, TaskOutputs};
 pub use plan::{BlobEntry, FrameStream, Input, Plan, merge_headers};
 pub use sniff::Sniffed;
-pub use summary::{Counts, PhaseSummary, Summary, peak_memory};
+pub use summary::{Allocations, Counts, PhaseSummary, Summary, peak_memory};

@@ -15,6 +15,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io::Write;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -22,7 +23,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use osmill_model::Kind;
 use osmill_pbf::{
     BlobType, Block, BlockBuilder, Compression, Compressor, ELEMENTS_PER_BLOCK, Element, FileHeader,
-    IndexRecord, MetadataFields, write_blob_header, write_frame,
+    IndexRecord, MetadataFields, NodeArrays, write_blob_header, write_frame,
 };
 
 use crate::error::{Error, KernelResult, Result};
@@ -109,6 +110,8 @@ struct State {
     target: Target,
     buffer: ReadBuffer,
     spare: Vec<Vec<u8>>,
+    /// How many buffers are kept for later.
+    most_spare: usize,
     counts: Counts,
     failed: bool,
 }
@@ -119,8 +122,8 @@ pub struct Sink {
     options: OutputOptions,
     state: Mutex<State>,
     placed: Condvar,
-    /// A second handle on the output for writes without the lock.
-    file: Option<File>,
+    /// The output for writes without the lock.
+    file: Option<Arc<File>>,
 }
 
 /// Blocks that were gathered and have to be encoded for a slot.
@@ -150,11 +153,7 @@ impl Sink {
             }
         };
         let file = match &target {
-            Target::File(file) => Some(
-                file.file
-                    .try_clone()
-                    .map_err(|e| Error::io("write", &options.path, e))?,
-            ),
+            Target::File(file) => Some(file.file.clone()),
             _ => None,
         };
         Ok(Sink {
@@ -171,6 +170,7 @@ impl Sink {
                 target,
                 buffer: ReadBuffer::default(),
                 spare: Vec::new(),
+                most_spare: 16,
                 counts: Counts::default(),
                 failed: false,
             }),
@@ -204,6 +204,11 @@ impl Sink {
         let writes = self.place(&mut state)?;
         drop(state);
         self.write(writes, &Counters::default())
+    }
+
+    /// Keeps at most this many buffers for later pieces, instead of 16: for outputs that are one of many.
+    pub fn limit_spare_buffers(&self, most: usize) {
+        self.lock().most_spare = most;
     }
 
     /// The output's options.
@@ -244,9 +249,17 @@ impl Sink {
     }
 
     /// Takes what task `task` produced. Each task from 0 on has to be submitted once.
-    fn submit(&self, task: u64, pieces: Vec<Piece>, tools: &mut Tools, counters: &Counters) -> Result<()> {
+    fn submit(
+        &self,
+        task: u64,
+        pieces: Vec<Piece>,
+        counts: Counts,
+        tools: &mut Tools,
+        counters: &Counters,
+    ) -> Result<()> {
         let mut merges = Vec::new();
         let mut state = self.lock();
+        state.counts += counts;
         state.early.insert(task, pieces);
         let before = state.next;
         while let Some(pieces) = {
@@ -388,13 +401,13 @@ impl Sink {
         self.lock().counts
     }
 
-    /// Bytes that are in the output.
+    /// Bytes that have their place in the output so far; what is being gathered comes on top.
     pub fn bytes(&self) -> u64 {
         self.lock().offset
     }
 
-    /// Writes what is left and gives the file its name.
-    pub fn finish(self) -> Result<()> {
+    /// Writes what is left and gives the file its name. Gives the size of the output in bytes.
+    pub fn finish(self) -> Result<u64> {
         let mut merges = Vec::new();
         self.lock().flush_thin(&mut merges);
         let mut tools = Tools::new(&self.options);
@@ -409,7 +422,8 @@ impl Sink {
             state.slots.is_empty() && state.early.is_empty(),
             "every piece has been written"
         );
-        let fail = |e| Error::write(&self.options.path, state.offset, e);
+        let bytes = state.offset;
+        let fail = |e| Error::write(&self.options.path, bytes, e);
         match state.target {
             Target::Stream(mut stream) => match stream.flush() {
                 Err(e) if e.kind() == std::io::ErrorKind::InvalidInput => Ok(()),
@@ -420,7 +434,8 @@ impl Sink {
                 file.commit(self.options.fsync)
             }
             Target::File(file) => file.commit(self.options.fsync),
-        }
+        }?;
+        Ok(bytes)
     }
 }
 
@@ -459,8 +474,7 @@ impl State {
     }
 
     fn keep_spare(&mut self, mut buffer: Vec<u8>) {
-        const MOST: usize = 16;
-        if self.spare.len() < MOST && buffer.capacity() <= 4 << 20 {
+        if self.spare.len() < self.most_spare && buffer.capacity() <= 4 << 20 {
             buffer.clear();
             self.spare.push(buffer);
         }
@@ -595,6 +609,19 @@ impl<'s> TaskOutput<'s> {
         Ok(())
     }
 
+    /// Adds a range of nodes that were read into arrays, as [`TaskOutput::keep`] does one by one.
+    pub fn keep_nodes(&mut self, block: &Block, columns: &NodeArrays, range: Range<usize>) -> KernelResult {
+        let mut start = range.start;
+        while start < range.end {
+            self.make_room(Kind::Node)?;
+            let room = ELEMENTS_PER_BLOCK.saturating_sub(self.tools.builder.len()).max(1);
+            let end = range.end.min(start + room);
+            self.tools.builder.copy_nodes(block, columns, start..end)?;
+            start = end;
+        }
+        Ok(())
+    }
+
     /// The builder of the block that is being gathered, with room for an element of this kind; for elements
     /// that are made anew.
     pub fn builder(&mut self, kind: Kind) -> KernelResult<&mut BlockBuilder> {
@@ -684,14 +711,90 @@ impl<'s> TaskOutput<'s> {
         blob.account(self.counters);
     }
 
-    /// Hands the task's output over.
-    pub(crate) fn submit(&mut self, task: u64) -> KernelResult {
+    /// What was put out since the last call.
+    fn take(&mut self) -> KernelResult<(Vec<Piece>, Counts)> {
         self.flush_partial()?;
         self.end_bytes();
-        let counts = std::mem::take(&mut self.counts);
-        self.sink.lock().counts += counts;
-        let pieces = std::mem::take(&mut self.pieces);
-        self.sink.submit(task, pieces, &mut self.tools, self.counters)?;
+        Ok((std::mem::take(&mut self.pieces), std::mem::take(&mut self.counts)))
+    }
+
+    /// Hands the task's output over.
+    pub(crate) fn submit(&mut self, task: u64) -> KernelResult {
+        let (pieces, counts) = self.take()?;
+        self.sink
+            .submit(task, pieces, counts, &mut self.tools, self.counters)?;
+        Ok(())
+    }
+}
+
+/// What one worker writes to several outputs, task by task. The means of encoding are there once, whatever the
+/// number of outputs.
+#[derive(Debug)]
+pub struct TaskOutputs<'s> {
+    sinks: &'s [Sink],
+    /// Where the worker writes to, for the moment one of the sinks; there is none if there are no sinks.
+    out: Option<TaskOutput<'s>>,
+    /// Outputs that the task has written to, and what.
+    done: Vec<(usize, Vec<Piece>, Counts)>,
+}
+
+impl<'s> TaskOutputs<'s> {
+    pub(crate) fn new(sinks: &'s [Sink], counters: &'s Counters) -> Self {
+        TaskOutputs {
+            sinks,
+            out: sinks.first().map(|sink| TaskOutput::new(sink, counters)),
+            done: Vec::new(),
+        }
+    }
+
+    /// How many outputs there are.
+    pub fn len(&self) -> usize {
+        self.sinks.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.sinks.is_empty()
+    }
+
+    /// Writes to output number `number` what `work` puts out. All outputs share the metadata fields and the
+    /// compression of the first.
+    ///
+    /// # Panics
+    ///
+    /// If there is no output of that number.
+    pub fn to(
+        &mut self,
+        number: usize,
+        work: impl FnOnce(&mut TaskOutput<'s>) -> KernelResult,
+    ) -> KernelResult {
+        let sink = &self.sinks[number];
+        let Some(out) = &mut self.out else { return Ok(()) };
+        out.sink = sink;
+        work(out)?;
+        let (pieces, counts) = out.take()?;
+        match self.done.iter_mut().find(|(done, ..)| *done == number) {
+            Some((_, before, sum)) => {
+                before.extend(pieces);
+                *sum += counts;
+            }
+            None => self.done.push((number, pieces, counts)),
+        }
+        Ok(())
+    }
+
+    /// Hands the task's output over: to every sink something, be it nothing.
+    pub(crate) fn submit(&mut self, task: u64) -> KernelResult {
+        let Some(out) = &mut self.out else { return Ok(()) };
+        self.done.sort_unstable_by_key(|(number, ..)| *number);
+        let mut done = self.done.drain(..).peekable();
+        for (i, sink) in self.sinks.iter().enumerate() {
+            let (pieces, counts) = match done.next_if(|(number, ..)| *number == i) {
+                Some((_, pieces, counts)) => (pieces, counts),
+                None => Default::default(),
+            };
+            sink.submit(task, pieces, counts, &mut out.tools, out.counters)?;
+        }
         Ok(())
     }
 }

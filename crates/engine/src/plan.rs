@@ -503,6 +503,8 @@ pub struct FrameStream<R> {
     offset: u64,
     number: u64,
     header: Vec<u8>,
+    first_header: Option<FileHeader>,
+    headers_differ: bool,
 }
 
 impl FrameStream<std::io::Stdin> {
@@ -521,7 +523,15 @@ impl<R: Read> FrameStream<R> {
             offset: 0,
             number: 0,
             header: Vec::new(),
+            first_header: None,
+            headers_differ: false,
         }
+    }
+
+    /// Whether a file header has come that says something else than the first one did, order aside: what was
+    /// written of the first one is not true of the whole stream then.
+    pub fn headers_differ(&self) -> bool {
+        self.headers_differ
     }
 
     /// The path, for messages.
@@ -626,9 +636,9 @@ impl<R: Read> FrameStream<R> {
         self.parse_header(&message, &entry)
     }
 
-    pub(crate) fn parse_header(&self, message: &[u8], entry: &BlobEntry) -> Result<FileHeader> {
+    pub(crate) fn parse_header(&mut self, message: &[u8], entry: &BlobEntry) -> Result<FileHeader> {
         let mut raw = Vec::new();
-        parse_blob(message)
+        let header = parse_blob(message)
             .and_then(|blob| Decompressor::default().decompress(&blob, &mut raw))
             .map_err(Malformed::from)
             .and_then(|()| FileHeader::parse(&raw).map_err(Malformed::from))
@@ -637,6 +647,15 @@ impl<R: Read> FrameStream<R> {
                 blob: entry.number,
                 offset: entry.offset,
                 source,
-            })
+            })?;
+        match &self.first_header {
+            None => self.first_header = Some(header.clone()),
+            Some(first) => {
+                let mut alone = first.clone();
+                alone.set_optional(osmill_pbf::SORTED, false);
+                self.headers_differ |= merge_headers(vec![first.clone(), header.clone()]) != alone;
+            }
+        }
+        Ok(header)
     }
 }

@@ -117,6 +117,28 @@ pub struct PhaseSummary {
     pub wait_s: f64,
     /// Highest resident memory of the process up to the end of the phase, in bytes.
     pub peak_memory: u64,
+    /// Memory that was asked for in the phase, where the program counts that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allocations: Option<Allocations>,
+}
+
+/// Calls of the allocator and the bytes they asked for, growing included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Allocations {
+    /// Allocations and reallocations.
+    pub calls: u64,
+    /// Bytes that they asked for.
+    pub bytes: u64,
+}
+
+impl Allocations {
+    /// What came since an earlier count.
+    pub fn since(self, earlier: Allocations) -> Allocations {
+        Allocations {
+            calls: self.calls.saturating_sub(earlier.calls),
+            bytes: self.bytes.saturating_sub(earlier.bytes),
+        }
+    }
 }
 
 /// What a job did as a whole.
@@ -177,6 +199,7 @@ impl Counters {
             write_s: seconds(&self.write_ns),
             wait_s: seconds(&self.wait_ns),
             peak_memory: peak_memory(),
+            allocations: None,
         }
     }
 }

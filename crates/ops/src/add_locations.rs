@@ -29,7 +29,7 @@ use osmill_nodes::{
     free_space,
 };
 use osmill_pbf::{
-    Block, DenseNodes, Element, IndexRecord, Item, LOCATIONS_ON_WAYS, NodeColumns, SORTED, WayLocationSplicer,
+    Block, DenseNodes, Element, IndexRecord, Item, LOCATIONS_ON_WAYS, NodeArrays, SORTED, WayLocationSplicer,
 };
 use serde::Serialize;
 
@@ -417,7 +417,7 @@ impl<'a> Work<'a> {
             .pass("nodes", self.input.file(), &self.parts.nodes)
             .write(
                 sink,
-                <(NodeBatch, Vec<bool>, NodeColumns, u64)>::default,
+                <(NodeBatch, Vec<bool>, NodeArrays, u64)>::default,
                 |state, blob, out| {
                     let (nodes, keep, columns, count) = state;
                     let at = self.position(&self.parts.nodes, blob);
@@ -467,7 +467,7 @@ impl<'a> Work<'a> {
     fn write_nodes(
         &self,
         nodes: &NodeBatch,
-        (keep, columns): (&mut Vec<bool>, &mut NodeColumns),
+        (keep, columns): (&mut Vec<bool>, &mut NodeArrays),
         blob: &mut Blob,
         out: &mut TaskOutput<'_>,
     ) -> KernelResult {
@@ -697,7 +697,7 @@ struct Writer {
     rest_locations: Vec<Option<Location>>,
     nodes: NodeBatch,
     keep: Vec<bool>,
-    columns: NodeColumns,
+    columns: NodeArrays,
     splicer: WayLocationSplicer,
     raw: Vec<u8>,
 }
@@ -707,7 +707,7 @@ fn keep_dense(
     block: &Block,
     mut dense: DenseNodes<'_>,
     keep: &[bool],
-    columns: &mut NodeColumns,
+    columns: &mut NodeArrays,
     out: &mut TaskOutput<'_>,
 ) -> KernelResult {
     if !keep.contains(&true) {

@@ -151,13 +151,10 @@ pub fn cat(job: &Job, inputs: &[PathBuf], options: &Options, output: OutputOptio
             }
         }
     };
-    let report = Report {
-        written: sink.counts(),
-        bytes: sink.bytes(),
-    };
-    job.objects_out(report.written);
-    sink.finish()?;
-    Ok(report)
+    let written = sink.counts();
+    job.objects_out(written);
+    let bytes = sink.finish()?;
+    Ok(Report { written, bytes })
 }
 
 struct Cat<'a> {
@@ -185,21 +182,29 @@ impl Cat<'_> {
         let claims = plans.iter().all(|plan| plan.header.claims_sorted());
         // With several inputs, records must show that each begins where the one before ended.
         let sorted = match plans {
-            [plan] => plan.header.claims_sorted() && plan.is_sorted() != Some(false),
+            [plan] => claims && plan.is_sorted() != Some(false),
             _ => claims && concatenation_is_sorted(plans),
         };
+        if let ([input], true, false, Format::Pbf) = (inputs, claims, sorted, self.options.format) {
+            self.job.warn(format!(
+                "{}: the header says that the file is sorted, but its index says that it is not; \
+                 the output does not claim it",
+                input.path().display()
+            ));
+        }
         let seekable = output.path != Path::new("-");
         let headers = plans.iter().map(|plan| plan.header.clone()).collect();
         let sink = self.sink(output, headers, sorted)?;
         let mut orders = Vec::new();
+        let mut read = Counts::default();
         for (input, plan) in inputs.iter().zip(plans) {
             let states = self.job.pass("copy", input.file(), &plan.blobs).write(
                 &sink,
                 State::default,
-                |state, blob, out| self.kernel(state, blob, out),
+                |state, blob, out| self.kernel(state, blob, out, sorted),
             )?;
             let (counts, order) = State::fold(states);
-            self.job.objects_in(counts);
+            read += counts;
             orders.push(order);
         }
         if let ([order], true, Format::Pbf) = (&orders[..], sorted, self.options.format)
@@ -220,6 +225,7 @@ impl Cat<'_> {
             self.job.warn(format!("{message}; the output does not claim it"));
             return Ok(None);
         }
+        self.job.objects_in(read);
         Ok(Some(sink))
     }
 
@@ -235,10 +241,20 @@ impl Cat<'_> {
             self.job
                 .stream_pass("copy", &stream)
                 .write(&sink, State::default, |state, blob, out| {
-                    self.kernel(state, blob, out)
+                    self.kernel(state, blob, out, sorted)
                 })?;
         let (counts, order) = State::fold(states);
         self.job.objects_in(counts);
+        let stream = stream
+            .into_inner()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        if stream.headers_differ() && self.options.format == Format::Pbf {
+            return Err(Error::Failed(format!(
+                "{}: it has several file headers, which say different things; save it to a file and run \
+                 osmill cat on that",
+                path.display()
+            )));
+        }
         if let (Some(offence), true, Format::Pbf) = (order.first_descent, sorted, self.options.format) {
             return Err(Error::Failed(format!(
                 "{}: the header says that the data is sorted, but {} comes after {} in blob {}; \
@@ -256,13 +272,19 @@ impl Cat<'_> {
         if self.options.format != Format::Pbf {
             return Err(Error::Usage("--dedupe writes PBF only".into()));
         }
-        let headers = plans.iter().map(|plan| plan.header.clone()).collect();
-        let sink = self.sink(output, headers, true)?;
-        crate::merge::merge(self.job, &inputs, plans, self.options, self.metadata, &sink)?;
-        Ok(sink)
+        let headers: Vec<_> = plans.iter().map(|plan| plan.header.clone()).collect();
+        let sink = || self.sink(output.clone(), headers.clone(), true);
+        crate::merge::merge(self.job, &inputs, plans, self.options, self.metadata, sink)
     }
 
-    fn kernel(&self, state: &mut State, blob: &mut Blob, out: &mut TaskOutput<'_>) -> KernelResult {
+    /// Copies a blob. Where the header claims that the file is sorted, notes whether it is.
+    fn kernel(
+        &self,
+        state: &mut State,
+        blob: &mut Blob,
+        out: &mut TaskOutput<'_>,
+        sorted: bool,
+    ) -> KernelResult {
         let Options {
             kinds,
             format,
@@ -276,12 +298,14 @@ impl Cat<'_> {
         let record = blob.record()?;
         state.counts += record.counts.into();
         let number = blob.entry().number;
-        match known {
-            Some(_) => {}
-            None => state.orders.push(match Order::of_record(&record, number) {
-                Some(order) => order,
-                None => Order::of(blob.block()?, number, record.has_visibility)?,
-            }),
+        if sorted {
+            state
+                .orders
+                .push(match (known, Order::of_record(&record, number)) {
+                    (_, Some(order)) => order,
+                    (Some(record), None) if record.sorted => Order::of_sorted(&record, number),
+                    _ => Order::of(blob.block()?, number, record.has_visibility)?,
+                });
         }
         if record.kinds.is_empty() || !kinds.intersects(record.kinds) {
             return Ok(());

@@ -8,8 +8,11 @@ use std::path::Path;
 
 use osmill_engine::{Blob, BlobEntry, Counts, Error, Input, Job, KernelResult, Plan, Result};
 use osmill_model::{BoundingBox, ElementId, Kind, KindSet, Timestamp};
-use osmill_pbf::wire::Varints;
-use osmill_pbf::{Block, Element, FileHeader, HeaderBox, IndexRecord, Item};
+use osmill_pbf::wire::{Fields, Value as FieldValue, Varints};
+use osmill_pbf::{
+    Block, BlockError, BlockErrorKind, Element, FileHeader, HeaderBox, IndexRecord, Items, RawItem,
+    RawMetadata,
+};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -137,6 +140,8 @@ pub struct Extended {
     /// The first element that is there twice in a row.
     pub first_repeat: Option<crate::order::Offence>,
     orders: Vec<Order>,
+    /// The largest string number that the block at hand uses.
+    largest_string: u64,
     history: bool,
 }
 
@@ -201,19 +206,22 @@ impl Extended {
 
     fn add_block(&mut self, block: &Block, record: &IndexRecord) -> KernelResult {
         if record.sorted && record.kinds.len() == 1 {
-            // Sorted, so the extremes are at the ends, and negative ids are in front.
+            // Sorted, so the extremes are at the ends, and 0 and negative ids are in front.
             for id in [record.first(), record.last()].into_iter().flatten() {
                 note_id(&mut self.ids[id.kind as usize], id.id);
             }
         }
         let exact_ids = !(record.sorted && record.kinds.len() == 1);
+        self.largest_string = 0;
         for group in block.groups() {
             let mut items = group.items();
-            while let Some(item) = items.try_next()? {
+            while let Some((item, message)) = items.try_next_raw()? {
                 match item {
-                    Item::Dense(dense) => {
+                    RawItem::Dense => {
+                        let dense = items.parse_dense(message)?;
                         let mut ids = dense.ids();
-                        if exact_ids || record.first_id < 0 {
+                        // Negative ids follow 0.
+                        if exact_ids || record.first_id <= 0 {
                             while let Some(id) = ids.try_next()? {
                                 self.note_element_id(ElementId::new(Kind::Node, id), exact_ids);
                             }
@@ -223,29 +231,109 @@ impl Extended {
                             self.add_dense_info(block, info)?;
                         }
                     }
-                    Item::Node(node) => {
+                    RawItem::Node => {
+                        let node = items.parse_node(message)?;
                         self.note_element_id(ElementId::new(Kind::Node, node.id()), exact_ids);
-                        self.add_element(&Element::Node(node))?;
+                        let (mut tags, mut count) = (node.tags(), 0);
+                        while let Some((key, value)) = tags.try_next_ids()? {
+                            self.note_string(key.max(value));
+                            count += 1;
+                        }
+                        self.add_tags_of(Kind::Node, count);
+                        let metadata = Element::Node(node).raw_metadata()?;
+                        self.note_string(metadata.user_sid.unwrap_or(0));
+                        self.add_metadata(block, metadata);
                     }
-                    Item::Way(way) => {
-                        self.note_element_id(ElementId::new(Kind::Way, way.id()), exact_ids);
-                        let refs = way.ref_count() as u64;
-                        self.refs += refs;
-                        self.located_ways += u64::from(way.has_locations());
-                        note_largest(&mut self.largest[0], refs, way.id());
-                        self.add_element(&Element::Way(way))?;
-                    }
-                    Item::Relation(relation) => {
-                        self.note_element_id(ElementId::new(Kind::Relation, relation.id()), exact_ids);
-                        let members = relation.member_count() as u64;
-                        self.members += members;
-                        note_largest(&mut self.largest[1], members, relation.id());
-                        self.add_element(&Element::Relation(relation))?;
+                    RawItem::Way => self.add_message(&items, block, Kind::Way, message, exact_ids)?,
+                    RawItem::Relation => {
+                        self.add_message(&items, block, Kind::Relation, message, exact_ids)?
                     }
                 }
             }
         }
+        if self.largest_string > 0 {
+            block.string(self.largest_string).map_err(BlockError::from)?;
+        }
         Ok(())
+    }
+
+    /// Adds a way or a relation, checking its columns without making values of them.
+    fn add_message(
+        &mut self,
+        items: &Items<'_>,
+        block: &Block,
+        kind: Kind,
+        message: &[u8],
+        exact_ids: bool,
+    ) -> KernelResult {
+        // By field: keys, values, references or roles, members or latitudes, member types or longitudes.
+        let mut counts = [0usize; 11];
+        let mut largest = [0u64; 11];
+        let (mut id, mut info) = (None, None);
+        let mut fields = Fields::new(message);
+        while let Some((number, value)) = fields.try_next()? {
+            match (number, value) {
+                (1, value) => id = Some(value.varint()? as i64),
+                (4, value) => info = Some(value.bytes()?),
+                (2 | 3 | 8 | 9 | 10, value) => {
+                    let (count, largest) = (&mut counts[number as usize], &mut largest[number as usize]);
+                    let mut note = |value: u64| {
+                        *count += 1;
+                        *largest = value.max(*largest);
+                    };
+                    match value {
+                        FieldValue::Bytes(column) => Varints::packed(column).for_each(note)?,
+                        value => note(value.varint()?),
+                    }
+                }
+                _ => {}
+            }
+        }
+        let element = ElementId::new(kind, id.ok_or(BlockErrorKind::NoId).map_err(BlockError::from)?);
+        let [_, _, keys, values, .., eights, nines, tens] = counts;
+        let same_length = |column, expected, found| match found == expected {
+            true => Ok(()),
+            false => Err(BlockErrorKind::Lengths {
+                column,
+                expected,
+                found,
+            }
+            .of(element)),
+        };
+        same_length("vals", keys, values)?;
+        self.note_string(largest[2].max(largest[3]));
+        self.note_element_id(element, exact_ids);
+        self.add_tags_of(kind, keys as u64);
+        if kind == Kind::Way {
+            self.refs += eights as u64;
+            note_largest(&mut self.largest[0], eights as u64, element.id);
+            if nines + tens > 0 {
+                self.located_ways += 1;
+                items
+                    .parse_way(message)?
+                    .locations()
+                    .try_for_each(|location| location.map(|_| ()))?;
+            }
+        } else {
+            same_length("types", nines, tens)?;
+            same_length("roles_sid", nines, eights)?;
+            if largest[10] > 2 {
+                return Err(BlockErrorKind::MemberType(largest[10]).of(element).into());
+            }
+            self.note_string(largest[8]);
+            self.members += nines as u64;
+            note_largest(&mut self.largest[1], nines as u64, element.id);
+        }
+        if let Some(info) = info {
+            let metadata = block.read_info(info).map_err(|e| e.what.of(element))?;
+            self.note_string(metadata.user_sid.unwrap_or(0));
+            self.add_metadata(block, metadata);
+        }
+        Ok(())
+    }
+
+    fn note_string(&mut self, index: u64) {
+        self.largest_string = self.largest_string.max(index);
     }
 
     fn note_element_id(&mut self, id: ElementId, exact: bool) {
@@ -260,7 +348,9 @@ impl Extended {
     fn add_dense_tags(&mut self, column: Varints<'_>) -> KernelResult {
         // Zeros end the tags of a node where a key stands; values may be the empty string's zero, too.
         let (mut tagged, mut words, mut before) = (0, 0u64, 0u64);
+        let mut largest = 0;
         column.for_each(|sid| {
+            largest = largest.max(sid);
             if sid == 0 && (words - before) % 2 == 0 {
                 tagged += u64::from(words > before);
                 before = words;
@@ -268,6 +358,15 @@ impl Extended {
                 words += 1;
             }
         })?;
+        self.note_string(largest);
+        if (words - before) % 2 != 0 {
+            let column = BlockErrorKind::Lengths {
+                column: "keys_vals",
+                expected: 2,
+                found: 1,
+            };
+            return Err(BlockError::from(column).into());
+        }
         self.tagged.nodes += tagged + u64::from(words > before);
         self.tags.nodes += words / 2;
         Ok(())
@@ -275,8 +374,12 @@ impl Extended {
 
     fn add_dense_info(&mut self, block: &Block, info: osmill_pbf::DenseInfo<'_>) -> KernelResult {
         let [mut versions, mut times, mut deleted] = [0u64; 3];
-        info.versions
-            .for_each(|version| versions += u64::from(version as i64 > 0))?;
+        let mut range = Extremes::default();
+        info.versions.for_each(|version| {
+            versions += u64::from(version as i64 > 0);
+            range.note(version as i64);
+        })?;
+        range.check("version", -1, i32::MAX.into())?;
         let (mut first, mut last) = (i64::MAX, i64::MIN);
         info.timestamps.column().for_each_sum(|time| {
             if time != 0 {
@@ -289,13 +392,32 @@ impl Extended {
             self.note_time(block.timestamp(first)?);
             self.note_time(block.timestamp(last)?);
         }
-        for (slot, column) in [(2, info.changesets), (3, info.uids), (4, info.user_sids)] {
-            let mut present = 0u64;
-            column
-                .column()
-                .for_each_sum(|value| present += u64::from(value > 0))?;
+        const U32: i64 = u32::MAX as i64;
+        for (slot, column, name, least, most) in [
+            (2, info.changesets, "changeset", -1, U32),
+            (3, info.uids, "uid", i32::MIN.into(), i32::MAX.into()),
+        ] {
+            let (mut present, mut range) = (0u64, Extremes::default());
+            column.column().for_each_sum(|value| {
+                present += u64::from(value > 0);
+                range.note(value);
+            })?;
+            range.check(name, least, most)?;
             self.metadata[slot] += present;
         }
+        // Neighbours often have the same user.
+        let (mut named, mut range) = (0u64, Extremes::default());
+        let (mut last, mut last_named) = (0, false);
+        info.user_sids.column().for_each_sum(|sid| {
+            if sid != last {
+                range.note(sid);
+                (last, last_named) = (sid, is_named(block, sid as u64));
+            }
+            named += u64::from(last_named);
+        })?;
+        range.check("user_sid", 0, U32)?;
+        self.note_string(range.most.max(0) as u64);
+        self.metadata[4] += named;
         info.visibles
             .for_each(|visible| deleted += u64::from(visible == 0))?;
         self.metadata[0] += versions;
@@ -309,17 +431,18 @@ impl Extended {
         (*first, *last) = ((*first).min(time), (*last).max(time));
     }
 
-    fn add_element(&mut self, element: &Element<'_>) -> KernelResult {
-        let count = element.tags().count_tags()? as u64;
-        self.tags.add(element.kind(), count);
-        self.tagged.add(element.kind(), u64::from(count > 0));
-        let metadata = element.raw_metadata()?;
+    fn add_tags_of(&mut self, kind: Kind, count: u64) {
+        self.tags.add(kind, count);
+        self.tagged.add(kind, u64::from(count > 0));
+    }
+
+    fn add_metadata(&mut self, block: &Block, metadata: RawMetadata) {
         let present = [
             metadata.version.is_some_and(|v| v > 0),
             metadata.timestamp.is_some_and(|t| t.0 != 0),
             metadata.changeset.is_some_and(|c| c > 0),
             metadata.uid.is_some_and(|u| u > 0),
-            metadata.user_sid.is_some_and(|sid| sid > 0),
+            metadata.user_sid.is_some_and(|sid| is_named(block, sid)),
         ];
         for (count, present) in self.metadata.iter_mut().zip(present) {
             *count += u64::from(present);
@@ -328,7 +451,6 @@ impl Extended {
             self.note_time(time);
         }
         self.deleted += u64::from(metadata.visible == Some(false));
-        Ok(())
     }
 
     fn merge(&mut self, other: Extended) {
@@ -371,6 +493,45 @@ impl Extended {
             *self.codecs.entry(codec).or_default() += blobs;
         }
         self.orders.extend(other.orders);
+    }
+}
+
+/// Whether this string is there and not empty: files without user names often have empty ones.
+fn is_named(block: &Block, user_sid: u64) -> bool {
+    user_sid > 0 && block.string(user_sid).is_ok_and(|user| !user.is_empty())
+}
+
+/// The smallest and the largest number of a column.
+struct Extremes {
+    least: i64,
+    most: i64,
+}
+
+impl Default for Extremes {
+    fn default() -> Self {
+        Extremes {
+            least: i64::MAX,
+            most: i64::MIN,
+        }
+    }
+}
+
+impl Extremes {
+    #[inline]
+    fn note(&mut self, value: i64) {
+        self.least = self.least.min(value);
+        self.most = self.most.max(value);
+    }
+
+    /// Refuses numbers outside `least..=most`.
+    fn check(&self, name: &'static str, least: i64, most: i64) -> Result<(), BlockError> {
+        let value = match () {
+            _ if self.least > self.most => return Ok(()),
+            _ if self.least < least => self.least,
+            _ if self.most > most => self.most,
+            _ => return Ok(()),
+        };
+        Err(BlockErrorKind::Metadata { name, value }.into())
     }
 }
 

@@ -78,12 +78,19 @@ impl Order {
     /// The order of a blob from its index record, as far as that tells: not where elements are out of order
     /// or repeated, and not with history.
     pub fn of_record(record: &IndexRecord, blob: u64) -> Option<Order> {
-        (record.unique && !record.has_visibility || record.count() == 0).then(|| Order {
+        (record.unique && !record.has_visibility || record.count() == 0)
+            .then(|| Order::of_sorted(record, blob))
+    }
+
+    /// The order of a blob whose record says that it is sorted: where it begins and ends. Repetitions inside
+    /// are not told.
+    pub fn of_sorted(record: &IndexRecord, blob: u64) -> Order {
+        Order {
             first: record.first().map(|id| (id, 0)),
             last: record.last().map(|id| (id, 0)),
             blob,
             ..Order::default()
-        })
+        }
     }
 
     #[inline]

@@ -104,6 +104,9 @@ pub fn count(job: &Job, input: &Input, plan: &Plan, options: &Options) -> Result
 /// Length of the key, key, value. A key alone is marked by the highest bit of the length.
 type Encoded = Box<[u8]>;
 
+/// Hash bits that parts are told apart by at most.
+const MOST_BITS: u32 = 48;
+
 const KEY_ONLY: u32 = 1 << 31;
 
 fn encode(out: &mut Vec<u8>, key: &[u8], value: Option<&[u8]>) {
@@ -232,15 +235,19 @@ impl<'a> Counter<'a> {
         // The text, its allocation's overhead, and its share of a table that is half full.
         self.bytes += tag.len() + 16 + 2 * (size_of::<(Encoded, u64)>() + 1);
         self.table.insert(tag, count);
-        if self.bytes > self.budget {
+        // A single tag is counted whatever the budget: without it a pass would count nothing.
+        if self.bytes > self.budget && self.table.len() > 1 {
             self.give_up_half();
         }
     }
 
     /// Drops the tags whose next hash bit is set, for this and all other workers.
     fn give_up_half(&mut self) {
-        let width = self.width.fetch_add(1, Relaxed) + 1;
-        let mask = (1u64 << width.min(63)) - 1;
+        let grow = |width| (width < MOST_BITS).then_some(width + 1);
+        let Ok(before) = self.width.fetch_update(Relaxed, Relaxed, grow) else {
+            return;
+        };
+        let mask = (1u64 << (before + 1)) - 1;
         let (hasher, bits) = (self.hasher, self.bits);
         self.table.retain(|tag, _| hasher.hash_one(tag) & mask == bits);
         self.table.shrink_to_fit();

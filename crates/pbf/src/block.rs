@@ -194,6 +194,12 @@ impl Block {
         Ok(self.scale.timestamp(raw)?)
     }
 
+    /// The metadata in an Info message of the block.
+    #[inline]
+    pub fn read_info(&self, info: &[u8]) -> Result<RawMetadata, BlockError> {
+        Ok(RawMetadata::read(self, Some(info))?)
+    }
+
     /// How many strings the string table has. O(strings) at the first use of a block's strings.
     pub fn string_count(&self) -> Result<usize, BlockError> {
         Ok(self.strings()?.len())
@@ -391,6 +397,16 @@ impl<'a> Items<'a> {
         Way::parse(self.block, message)
     }
 
+    /// The dense nodes in a message of [`Items::try_next_raw`].
+    pub fn parse_dense(&self, message: &'a [u8]) -> Result<DenseNodes<'a>, BlockError> {
+        DenseNodes::parse(self.block, message)
+    }
+
+    /// The plain node in a message of [`Items::try_next_raw`].
+    pub fn parse_node(&self, message: &'a [u8]) -> Result<Node<'a>, BlockError> {
+        Node::parse(self.block, message)
+    }
+
     /// The relation in a message of [`Items::try_next_raw`].
     pub fn parse_relation(&self, message: &'a [u8]) -> Result<Relation<'a>, BlockError> {
         Relation::parse(self.block, message)
@@ -514,6 +530,16 @@ impl<'a> Element<'a> {
         }
     }
 
+    /// The same element without its tags. O(1).
+    pub fn without_tags(mut self) -> Self {
+        match &mut self {
+            Element::Node(node) => node.tags.clear(),
+            Element::Way(way) => way.tags.clear(),
+            Element::Relation(relation) => relation.tags.clear(),
+        }
+        self
+    }
+
     /// The tags.
     pub fn tags(&self) -> Tags<'a> {
         match self {
@@ -545,7 +571,8 @@ impl<'a> Element<'a> {
         Ok(self.raw_metadata()?.version)
     }
 
-    pub(crate) fn block(&self) -> &'a Block {
+    /// The block that holds the element.
+    pub fn block(&self) -> &'a Block {
         match self {
             Element::Node(node) => node.block,
             Element::Way(way) => way.block,

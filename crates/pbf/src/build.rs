@@ -10,8 +10,8 @@
 
 use osmill_model::{Kind, Location, Member, Metadata, Tag};
 
+use crate::arrays::NodeArrays;
 use crate::block::{Block, Element, Node, RawMetadata, RawTags, Relation, Way};
-use crate::columns::NodeColumns;
 use crate::error::{BlockError, BlockErrorKind};
 use crate::index::{IndexBuilder, IndexRecord};
 use crate::strings::StringTable;
@@ -540,7 +540,7 @@ impl BlockBuilder {
     pub fn copy_nodes(
         &mut self,
         block: &Block,
-        columns: &NodeColumns,
+        columns: &NodeArrays,
         range: std::ops::Range<usize>,
     ) -> Result<(), BlockError> {
         if range.is_empty() {

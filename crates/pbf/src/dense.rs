@@ -302,6 +302,61 @@ impl<'a> DenseNodes<'a> {
     }
 }
 
+/// Ids and locations of nodes, read column by column. Buffers are kept between uses.
+#[derive(Debug, Default)]
+pub struct NodeColumns {
+    /// The ids.
+    pub ids: Vec<i64>,
+    /// For each id where the node is, as [`Node::location`] says it.
+    pub locations: Vec<Option<Location>>,
+    lats: Vec<i64>,
+    lons: Vec<i64>,
+}
+
+impl NodeColumns {
+    /// Forgets all nodes.
+    pub fn clear(&mut self) {
+        self.ids.clear();
+        self.locations.clear();
+    }
+
+    /// Appends dense nodes.
+    pub fn push_dense(&mut self, dense: &DenseNodes<'_>) -> Result<(), BlockError> {
+        let start = self.ids.len();
+        dense.ids.column().decode_deltas_into(&mut self.ids)?;
+        for (column, values) in [(dense.lats, &mut self.lats), (dense.lons, &mut self.lons)] {
+            values.clear();
+            column.column().decode_deltas_into(values)?;
+        }
+        let scale = dense.block.scale();
+        let raw = self.lats.iter().zip(&self.lons);
+        for ((&lat, &lon), &id) in raw.zip(&self.ids[start..]) {
+            let location = scale.location(lat, lon);
+            self.locations
+                .push(location.map_err(|e| e.of(ElementId::new(Kind::Node, id)))?);
+        }
+        // A broken column ends early.
+        self.locations.resize(self.ids.len(), None);
+        if let Some(mut visibles) = dense.info.map(|info| info.visibles) {
+            let mut at = start;
+            while let Some(visible) = visibles.try_next()? {
+                if visible == 0 && at < self.locations.len() {
+                    self.locations[at] = None;
+                }
+                at += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends a node.
+    pub fn push(&mut self, node: &Node<'_>) -> Result<(), BlockError> {
+        self.locations.push(node.location()?);
+        self.ids.push(node.id());
+        Ok(())
+    }
+}
+
 impl<'a> Iterator for DenseNodes<'a> {
     type Item = Result<Node<'a>, BlockError>;
 

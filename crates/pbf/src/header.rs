@@ -139,8 +139,9 @@ impl FileHeader {
 
     /// Adds or removes an optional feature.
     pub fn set_optional(&mut self, feature: &str, on: bool) {
-        self.optional_features.retain(|f| f != feature);
-        if on {
+        if !on {
+            self.optional_features.retain(|f| f != feature);
+        } else if !self.has_optional(feature) {
             self.optional_features.push(feature.into());
         }
     }

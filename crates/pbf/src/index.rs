@@ -282,7 +282,8 @@ impl IndexBuilder {
     fn note_info(&mut self, info: Option<&[u8]>) -> Result<(), BlockError> {
         if let Some(info) = info.filter(|info| !info.is_empty()) {
             self.record.has_metadata = true;
-            if !self.record.has_visibility {
+            // The key of the field has to be among the bytes; it rarely is by chance.
+            if !self.record.has_visibility && info.contains(&(6 << 3)) {
                 let mut fields = Fields::new(info);
                 while let Some((number, _)) = fields.try_next()? {
                     self.record.has_visibility |= number == 6;

@@ -43,10 +43,10 @@
 //! Coordinates are rounded toward zero to 10⁻⁷ degrees where a block's granularity is finer, as libosmium
 //! does. Deleted nodes have no location, whatever stands in the columns.
 
+mod arrays;
 mod block;
 mod build;
 mod codec;
-mod columns;
 mod dense;
 mod error;
 mod frame;
@@ -57,14 +57,14 @@ mod splice;
 mod strings;
 pub mod wire;
 
+pub use arrays::{NodeArrays, peek_first_element};
 pub use block::{
     Block, Element, Elements, Group, Item, Items, Members, Node, RawItem, RawMetadata, Relation, Tags, Way,
     WayLocations,
 };
 pub use build::{BlockBuilder, ELEMENTS_PER_BLOCK, MetadataFields, encode_way_locations};
 pub use codec::{BlobData, Codec, Compression, Compressor, Decompressor, ParseCompressionError};
-pub use columns::{NodeColumns, peek_first_element};
-pub use dense::{DenseInfo, DenseNodes};
+pub use dense::{DenseInfo, DenseNodes, NodeColumns};
 pub use error::{BlockError, BlockErrorKind, FrameError, HeaderError};
 pub use frame::{
     BlobHeader, BlobType, MAX_BLOB_HEADER_SIZE, MAX_BLOB_SIZE, MAX_WRITTEN_BLOB_HEADER_SIZE, parse_blob,

@@ -2,7 +2,7 @@
 
 use osmill_model::{ElementId, Kind, Location, Member, Metadata, Tag, Timestamp};
 use osmill_pbf::{
-    Block, BlockBuilder, Element, IndexRecord, Item, MetadataFields, NodeColumns, Splicer, peek_first_element,
+    Block, BlockBuilder, Element, IndexRecord, Item, MetadataFields, NodeArrays, Splicer, peek_first_element,
 };
 use proptest::prelude::*;
 
@@ -226,7 +226,7 @@ proptest! {
         }).collect();
         let (block, _) = build(&nodes);
         let (mut fast, mut slow) = (BlockBuilder::new(fields), BlockBuilder::new(fields));
-        let mut columns = NodeColumns::default();
+        let mut columns = NodeArrays::default();
         for item in block.groups().flat_map(|group| group.items()) {
             let Item::Dense(dense) = item.unwrap() else { continue };
             prop_assert!(columns.read(&block, &dense).unwrap());

@@ -66,7 +66,7 @@ pub struct DigestIndex<'a, const N: usize> {
 #[inline(always)]
 fn prefix<const N: usize>(digest: &[u8; N]) -> u64 {
     const { assert!(N >= 8 && N <= 1024) }
-    u64::from_be_bytes(std::array::from_fn(|index| digest[index]))
+    digest.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes))
 }
 
 /// The index as a look-up uses it.
@@ -103,9 +103,10 @@ impl<'v, const N: usize> View<'v, N> {
 
     /// The id in a slot of a bucket.
     #[inline(always)]
-    fn id(bucket: &[Line], slot: usize) -> [u8; N] {
-        let bytes = &cast::bytes(bucket)[RANK + slot * N..RANK + (slot + 1) * N];
-        std::array::from_fn(|index| bytes[index])
+    fn id(bucket: &[Line], slot: usize) -> &[u8; N] {
+        let bytes = &cast::bytes(bucket)[RANK + slot * N..];
+        // There are `LINES` lines, enough for three ids.
+        bytes.first_chunk().unwrap_or(const { &[0; N] })
     }
 
     /// How many ids of a bucket are below the query.
@@ -115,8 +116,8 @@ impl<'v, const N: usize> View<'v, N> {
         (0..CAPACITY)
             .map(|slot| {
                 let id = Self::id(bucket, slot);
-                let own = prefix(&id);
-                usize::from(own < first || own == first && id < *query)
+                let own = prefix(id);
+                usize::from(own < first || own == first && id < query)
             })
             .sum()
     }
@@ -132,7 +133,7 @@ impl<'v, const N: usize> View<'v, N> {
             let below = Self::below(bucket, query);
             if below < CAPACITY || at == last {
                 let position = Self::rank(bucket) + below as u64;
-                let found = below < CAPACITY && position < self.keys && Self::id(bucket, below) == *query;
+                let found = below < CAPACITY && position < self.keys && Self::id(bucket, below) == query;
                 return (position, found);
             }
             at += 1;
@@ -145,14 +146,17 @@ fn home_of<const N: usize>(digest: &[u8; N], homes: u64) -> u64 {
     ((u128::from(prefix(digest)) * u128::from(homes)) >> 64) as u64
 }
 
-/// A batch. `each(i, position or lower bound, present)`; with `EXACT`, only positions of present ids mean anything.
-struct Probe<'v, 'q, F, const N: usize, const EXACT: bool> {
+/// A batch. `each(i, position or lower bound, present)`; with `EXACT`, only positions of present ids mean anything. Without `ONCE`,
+/// `each` hears twice of ids that need a further bucket, the second time the truth; see the bucket index.
+struct Probe<'v, 'q, F, const N: usize, const EXACT: bool, const ONCE: bool> {
     view: View<'v, N>,
     queries: &'q [[u8; N]],
     each: F,
 }
 
-impl<F: FnMut(usize, u64, bool), const N: usize, const EXACT: bool> Probe<'_, '_, F, N, EXACT> {
+impl<F: FnMut(usize, u64, bool), const N: usize, const EXACT: bool, const ONCE: bool>
+    Probe<'_, '_, F, N, EXACT, ONCE>
+{
     #[inline(always)]
     fn flush(&mut self, waiting: &[usize]) {
         for &index in waiting {
@@ -162,7 +166,9 @@ impl<F: FnMut(usize, u64, bool), const N: usize, const EXACT: bool> Probe<'_, '_
     }
 }
 
-impl<F: FnMut(usize, u64, bool), const N: usize, const EXACT: bool> Batch for Probe<'_, '_, F, N, EXACT> {
+impl<F: FnMut(usize, u64, bool), const N: usize, const EXACT: bool, const ONCE: bool> Batch
+    for Probe<'_, '_, F, N, EXACT, ONCE>
+{
     #[inline(always)]
     fn run<V: Vector>(mut self) {
         let (view, queries) = (self.view, self.queries);
@@ -182,38 +188,38 @@ impl<F: FnMut(usize, u64, bool), const N: usize, const EXACT: bool> Batch for Pr
             let (below, found);
             if EXACT && N == 20 {
                 // Compare all three ids at once for equality; only absent and spilled ids need an order.
-                let mut lanes = [0u32; 8];
-                for (lane, bytes) in lanes.iter_mut().zip(query.as_chunks::<4>().0) {
-                    *lane = u32::from_le_bytes(*bytes);
-                }
-                let equal = V::equal_20(&bucket[0], &lanes);
+                let equal = query
+                    .first_chunk()
+                    .map_or(0, |query| V::equal_20(&bucket[0], query));
                 found = equal != 0;
                 let last = View::<N>::id(bucket, CAPACITY - 1);
                 below = if found {
                     equal.trailing_zeros() as usize
-                } else if prefix(&last) <= prefix(query) {
+                } else if prefix(last) <= prefix(query) {
                     CAPACITY
                 } else {
                     0
                 };
             } else {
                 below = View::below(bucket, query);
-                found = below < CAPACITY && View::id(bucket, below) == *query;
+                found = below < CAPACITY && View::id(bucket, below) == query;
             }
-            if below == CAPACITY {
-                let next = &view.lines[((home + 1) * View::<N>::LINES).min(view.lines.len())..];
-                next.iter()
-                    .take(View::<N>::LINES)
-                    .for_each(|line| prefetch_ref(line));
-                waiting[waiting_len] = index;
-                waiting_len += 1;
-                if waiting_len == QUEUE {
-                    self.flush(&waiting);
-                    waiting_len = 0;
-                }
-            } else {
+            let beyond = below == CAPACITY;
+            if !(ONCE && beyond) {
                 let position = View::<N>::rank(bucket) + below as u64;
                 (self.each)(index, position, found && position < view.keys);
+            }
+            // The home bucket for those that need no further one.
+            let next = view
+                .lines
+                .as_ptr()
+                .wrapping_add((home + usize::from(beyond)) * View::<N>::LINES);
+            (0..View::<N>::LINES).for_each(|line| prefetch_ref(next.wrapping_add(line)));
+            waiting[waiting_len] = index;
+            waiting_len += usize::from(beyond);
+            if waiting_len == QUEUE {
+                self.flush(&waiting);
+                waiting_len = 0;
             }
         }
         self.flush(&waiting[..waiting_len]);
@@ -308,10 +314,14 @@ impl<'a, const N: usize> DigestIndex<'a, N> {
         }
     }
 
-    fn probe<F: FnMut(usize, u64, bool), const EXACT: bool>(&self, queries: &[[u8; N]], each: F) {
+    fn probe<F: FnMut(usize, u64, bool), const EXACT: bool, const ONCE: bool>(
+        &self,
+        queries: &[[u8; N]],
+        each: F,
+    ) {
         dispatch(
             self.isa,
-            Probe::<F, N, EXACT> {
+            Probe::<F, N, EXACT, ONCE> {
                 view: self.view(),
                 queries,
                 each,
@@ -401,11 +411,11 @@ impl<const N: usize> Search<[u8; N]> for DigestIndex<'_, N> {
             }
         }
         let slot = position.checked_sub(View::<N>::rank(view.bucket(low)))?;
-        (slot < CAPACITY as u64).then(|| View::id(view.bucket(low), slot as usize))
+        (slot < CAPACITY as u64).then(|| *View::id(view.bucket(low), slot as usize))
     }
 
     fn for_each_lower_bound<F: FnMut(usize, u64)>(&self, queries: &[[u8; N]], mut each: F) {
-        self.probe::<_, false>(queries, |index, position, _| each(index, position));
+        self.probe::<_, false, true>(queries, |index, position, _| each(index, position));
     }
 
     fn for_each_upper_bound<F: FnMut(usize, u64)>(&self, queries: &[[u8; N]], mut each: F) {
@@ -424,8 +434,20 @@ impl<const N: usize> Search<[u8; N]> for DigestIndex<'_, N> {
     }
 
     fn for_each_position<F: FnMut(usize, u64)>(&self, queries: &[[u8; N]], mut each: F) {
-        self.probe::<_, true>(queries, |index, position, found| {
+        self.probe::<_, true, true>(queries, |index, position, found| {
             each(index, if found { position } else { NOT_FOUND });
+        });
+    }
+
+    fn lower_bound_into(&self, queries: &[[u8; N]], out: &mut [u64]) {
+        assert_eq!(queries.len(), out.len(), "one answer per query");
+        self.probe::<_, false, false>(queries, |index, position, _| out[index] = position);
+    }
+
+    fn position_into(&self, queries: &[[u8; N]], out: &mut [u64]) {
+        assert_eq!(queries.len(), out.len(), "one answer per query");
+        self.probe::<_, true, false>(queries, |index, position, found| {
+            out[index] = if found { position } else { NOT_FOUND };
         });
     }
 }

@@ -77,13 +77,27 @@ pub enum Advice {
     Unsupported,
 }
 
+/// What is asked of the system for a range.
+#[derive(Clone, Copy)]
+enum Request {
+    /// Huge pages on first touch.
+    Huge,
+    /// Huge pages in place of the small ones that are there (Linux 6.1 and later).
+    Collapse,
+}
+
 /// Asks for huge pages for a range that starts and ends on huge page boundaries.
-fn advise_huge(bytes: *mut u8, len: usize) -> Advice {
+fn advise(bytes: *mut u8, len: usize, request: Request) -> Advice {
     debug_assert!((bytes as usize).is_multiple_of(HUGE) && len.is_multiple_of(HUGE));
     #[cfg(target_os = "linux")]
     {
-        // SAFETY: the range is part of a mapping that the caller owns; the advice changes no contents.
-        let answer = unsafe { libc::madvise(bytes.cast(), len, libc::MADV_HUGEPAGE) };
+        let advice = match request {
+            Request::Huge => libc::MADV_HUGEPAGE,
+            // The kernel's number; not every C library has a name for it.
+            Request::Collapse => 25,
+        };
+        // SAFETY: the range is part of a mapping that the caller owns; neither advice changes its contents.
+        let answer = unsafe { libc::madvise(bytes.cast(), len, advice) };
         if answer == 0 {
             Advice::Accepted
         } else {
@@ -92,7 +106,7 @@ fn advise_huge(bytes: *mut u8, len: usize) -> Advice {
     }
     #[cfg(not(target_os = "linux"))]
     {
-        let _ = (bytes, len);
+        let _ = (bytes, len, request);
         Advice::Unsupported
     }
 }
@@ -108,7 +122,7 @@ impl Region {
         let whole = len.checked_add(HUGE).ok_or_else(overflow)?;
         let mut map = MmapMut::map_anon(whole).map_err(memory)?;
         let start = (map.as_ptr() as usize).next_multiple_of(HUGE) - map.as_ptr() as usize;
-        let advice = advise_huge(map[start..].as_mut_ptr(), len);
+        let advice = advise(map[start..].as_mut_ptr(), len, Request::Huge);
         Ok(Region {
             map,
             start,
@@ -292,24 +306,21 @@ impl LineBuffer {
         Ok(())
     }
 
+    /// Asks the system to move what has been written onto huge pages, where it had none to give at the first touch. Touches the
+    /// whole buffer; takes as long as copying it.
+    pub fn collapse(&mut self) -> Advice {
+        match &mut self.memory {
+            Memory::Small(_) => Advice::TooSmall,
+            Memory::Large(region) => {
+                let len = (self.len * 64).next_multiple_of(HUGE).min(region.len);
+                advise(region.bytes_mut().as_mut_ptr(), len, Request::Collapse)
+            }
+        }
+    }
+
     /// Which pages the buffer lies on. Reads `/proc`; not for hot paths.
     pub fn pages(&self) -> PageReport {
         self.memory.report()
-    }
-}
-
-impl FromIterator<Line> for LineBuffer {
-    /// Collects small sets of lines.
-    ///
-    /// # Panics
-    ///
-    /// If the system refuses the memory.
-    fn from_iter<I: IntoIterator<Item = Line>>(lines: I) -> LineBuffer {
-        let lines: Vec<Line> = lines.into_iter().collect();
-        LineBuffer {
-            len: lines.len(),
-            memory: Memory::Small(lines),
-        }
     }
 }
 
@@ -497,6 +508,10 @@ mod tests {
                 assert_eq!(report.advice, Advice::Accepted, "{report}");
             }
             buffer.lines_mut().fill(Line([1; 8]));
+            // Older kernels do not know the request; what was written must be there whatever the answer.
+            let answer = buffer.collapse();
+            assert_ne!(answer, Advice::TooSmall);
+            assert!(buffer.lines().iter().all(|line| line.0 == [1; 8]));
             let report = buffer.pages();
             let wanted = matches!(report.system.as_deref(), Some("always" | "madvise"));
             if wanted && !report.disabled_for_process {
@@ -543,6 +558,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore)] // the interpreter itself gives up on such a size
     fn impossible_sizes_are_errors() {
         for lines in [usize::MAX, usize::MAX / 64, 1 << 50] {
             let error = LineBuffer::zeroed(lines).unwrap_err();

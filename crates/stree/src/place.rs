@@ -67,6 +67,22 @@ where
         (maximum + key as i64) as usize / self.capacity
     }
 
+    /// Number of buckets, farthest distance from home and number of keys not at home, without filling anything.
+    pub(crate) fn measure(&self) -> (u64, u64, u64) {
+        let (mut maximum, mut reach, mut spilled) = (0, 0, 0);
+        for key in 0..self.keys {
+            maximum = self.advance(maximum, key);
+            let away = self.bucket(maximum, key) as u64 - (self.home)(key);
+            reach = reach.max(away);
+            spilled += u64::from(away > 0);
+        }
+        let used = self
+            .keys
+            .checked_sub(1)
+            .map_or(0, |last| self.bucket(maximum, last) as u64 + 1);
+        (used.max(self.homes).max(1), reach, spilled)
+    }
+
     /// Fills all buckets.
     pub(crate) fn place(&self, threads: usize) -> Result<Placed> {
         let part = self.keys.div_ceil(threads.max(1)).max(1 << 12);
@@ -173,6 +189,11 @@ where
         buckets.for_each(|bucket| (self.start)(bucket, end as u64));
         (reach, spilled)
     }
+}
+
+/// Why a layout cannot be.
+pub(crate) fn too_far(reach: u64) -> String {
+    format!("a key would lie {reach} buckets from where it belongs")
 }
 
 /// Applies `work` to every item, each on a thread of its own if there are several.

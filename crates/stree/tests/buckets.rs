@@ -112,7 +112,10 @@ fn kinds_are_chosen_by_density() {
         keys.dedup();
         BucketIndex::from_sorted(&keys).unwrap().keys_per_line()
     };
-    assert_eq!([per_line(64), per_line(32), per_line(24)], [7, 15, 30]);
+    assert_eq!(
+        [per_line(64), per_line(56), per_line(32), per_line(24)],
+        [7, 10, 15, 30]
+    );
 }
 
 #[test]

@@ -13,7 +13,7 @@ fn digests<const N: usize>(count: usize, seed: u64, crowd: bool) -> Vec<[u8; N]>
     let mut digests: Vec<[u8; N]> = (0..count)
         .map(|_| {
             let word = random.next().unwrap_or(0);
-            if crowd && word % 16 == 0 {
+            if crowd && word.is_multiple_of(16) {
                 last[N - 1 - (word >> 8) as usize % (N - 8)] ^= 1 << (word >> 5 & 7);
             } else {
                 for chunk in last.chunks_mut(8) {

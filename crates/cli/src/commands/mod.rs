@@ -3,5 +3,9 @@
 pub mod add_locations;
 pub mod cat;
 pub mod check;
+pub mod extract;
+pub mod getid;
 pub mod inspect;
 pub mod nodes;
+pub mod tags_filter;
+pub mod target;

@@ -10,7 +10,7 @@ impl Random {
         mix(self.0)
     }
     pub fn below(&mut self, n: u64) -> u64 {
-        (u128::from(self.next()) * u128::from(n) >> 64) as u64
+        ((u128::from(self.next()) * u128::from(n)) >> 64) as u64
     }
 }
 
@@ -44,7 +44,7 @@ pub fn node_ids(n: u64) -> impl Iterator<Item = u64> {
     (0..n).map(move |_| {
         id += 1;
         let r = random.next();
-        if r % 5 == 0 {
+        if r.is_multiple_of(5) {
             id += 1 + (r >> 32) % 3;
         }
         if r % 4096 == 1 {

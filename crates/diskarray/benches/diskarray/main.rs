@@ -18,10 +18,15 @@ use std::path::PathBuf;
 
 /// What a run was asked for.
 pub struct Args {
+    /// Which scenario.
     pub scenario: String,
+    /// Keys.
     pub n: Option<u64>,
+    /// Memory budget in bytes.
     pub memory: Option<u64>,
+    /// Where files go.
     pub dir: PathBuf,
+    /// How files are reached.
     pub access: Access,
 }
 

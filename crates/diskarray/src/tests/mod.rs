@@ -27,7 +27,7 @@ impl Random {
         z ^ (z >> 31)
     }
     pub fn below(&mut self, n: u64) -> u64 {
-        (u128::from(self.next()) * u128::from(n) >> 64) as u64
+        ((u128::from(self.next()) * u128::from(n)) >> 64) as u64
     }
     /// Keys that are dense here, sparse there, and sometimes at the ends.
     pub fn key(&mut self, spread: u64) -> u64 {

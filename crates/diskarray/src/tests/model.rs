@@ -119,7 +119,9 @@ impl<V: Make> Run<V> {
     }
 
     fn batch(&mut self) {
-        let n = self.random.below(if self.random.0 % 3 == 0 { 3000 } else { 60 });
+        let n = self
+            .random
+            .below(if self.random.0.is_multiple_of(3) { 3000 } else { 60 });
         let (from, width) = (self.key(), 1 + self.random.below(2 * self.spread));
         let local = self.random.below(2) == 0;
         let mut batch = Batch::new();
@@ -345,7 +347,7 @@ impl<V: Make> Run<V> {
         self.metadata = b"end".to_vec();
         self.reopen();
         let after = used(self.map());
-        assert_eq!(before.used_bytes, after.used_bytes + 0);
+        assert_eq!(before.used_bytes, after.used_bytes);
         assert_eq!((before.keys, before.extents), (after.keys, after.extents));
     }
 }
@@ -353,14 +355,17 @@ impl<V: Make> Run<V> {
 impl crate::core::Core {
     fn check_memory_of_tree(&self) {
         self.tree
-            .visit(&self.store, &mut |node, _, _| Ok(node.check().unwrap()))
+            .visit(&self.store, &mut |node, _, _| {
+                let _: () = node.check().unwrap();
+                Ok(())
+            })
             .unwrap();
     }
 }
 
 fn run<V: Make>(seed: u64, encoding: Encoding, spread: u64, steps: usize) {
     let mut run = Run::<V>::new(seed, encoding, spread);
-    if seed % 3 == 0 {
+    if seed.is_multiple_of(3) {
         let rows: Model<V> = (0..seed % 5000)
             .map(|n| (run.random.key(spread), V::make(n)))
             .collect();

@@ -155,6 +155,56 @@ impl Pieces {
     }
 }
 
+/// Whether all lines of a span take at most a quarter more than those that hold ids, with their directory.
+fn plain_is_better(first_line: u64, last_line: u64, lines: u64) -> bool {
+    let paged = lines * 64 + (last_line / PAGE_LINES - first_line / PAGE_LINES + 3).saturating_mul(8);
+    (last_line - first_line).saturating_add(3).saturating_mul(64) <= (paged + paged / 4).max(1024)
+}
+
+/// Bytes of the parts of a bitmap that look-ups read.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Size {
+    pub lines: u64,
+    /// Zero for the plain layout.
+    pub directory: u64,
+}
+
+/// What the bitmap of ascending ids will take. For ids so thin that the directory is cut, an upper bound.
+pub(crate) fn size_for(ids: impl Iterator<Item = u64>) -> Size {
+    let (mut first, mut last, mut lines, mut pages) = (None, 0, 0u64, 0u64);
+    for id in ids {
+        let line = id / PER_LINE;
+        if first.is_none() || line != last {
+            lines += 1;
+            pages += u64::from(first.is_none() || line / PAGE_LINES != last / PAGE_LINES);
+        }
+        first.get_or_insert(line);
+        last = line;
+    }
+    let Some(first) = first else {
+        return Size {
+            lines: 128,
+            directory: 0,
+        };
+    };
+    if plain_is_better(first, last, lines) {
+        return Size {
+            lines: (last - first + 3) * 64,
+            directory: 0,
+        };
+    }
+    let flat = (last / PAGE_LINES - first / PAGE_LINES + 3).saturating_mul(8);
+    let cut = pages.saturating_mul(8 * (LARGE_GAP + 2) + 16);
+    Size {
+        lines: (lines + 1) * 64,
+        directory: if flat <= (lines * 32).max(FREE_DIRECTORY) {
+            flat
+        } else {
+            cut
+        },
+    }
+}
+
 /// Notes `place` for every sample that it holds, given the rank after it.
 fn sample(samples: &mut Vec<u64>, rank_after: u64, place: usize) {
     while (samples.len() as u64) * SAMPLE < rank_after {

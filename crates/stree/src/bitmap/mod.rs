@@ -33,6 +33,7 @@ mod build;
 mod collect;
 
 pub use build::RankBitmapBuilder;
+pub(crate) use build::size_for;
 pub use collect::BitmapCollector;
 
 use crate::error::Result;

@@ -6,17 +6,22 @@
 //! span of the keys over the lines. Lines are filled from the left; a key whose home is full *spills* to the next line with room,
 //! so all keys stay in order. A line begins with its rank, the number of keys before it. A look-up reads the home line: the
 //! position is the rank plus the number of its keys below the query; only if all its keys are below the query, and it is full,
-//! may the answer lie further right. Three kinds of line:
+//! may the answer lie further right. Four kinds of line, of which the first that fits is taken:
 //!
 //! | kind | line | for | filled to |
 //! | --- | --- | --- | --- |
-//! | wide | rank `u64`, 7 x `u64` `v` | any keys | 0.7 |
-//! | middle | rank `u32`, 15 x `u32` `v` | spans below 2^32 | 0.75 |
 //! | narrow | rank `u32`, 30 x `u16` | at least one key in some 700 of the span | 0.75 |
+//! | middle | rank `u32`, 15 x `u32` `v` | spans below 2^32 | 0.75 |
+//! | split | rank `u32`, 10 x 48 bits | at least one key in 2^42 of the span | 0.75 |
+//! | wide | rank `u64`, 7 x `u64` `v` | any keys | 0.7 |
 //!
-//! A narrow line stores 14 bits of the fraction `v * multiplier mod 2^64`, which are different for different keys of a line as
-//! long as the multiplier is at least 2^50, plus `(2 - d) << 14` for a key `d` lines from home, so that order is kept: `d` is at
-//! most 2. Unused slots are all ones.
+//! A narrow line stores 14 bits of the fraction `v * multiplier mod 2^64`, a split line 45 bits. These are different for different
+//! keys of a line as long as the multiplier is at least 2^50 or 2^19, so they say as much as the key. Above the fraction stands
+//! `r - d` for a key `d` lines from home, so that order is kept; `d` is at most `r`, which is 2 in narrow and 6 in split lines. A
+//! split line has the low 32 bits of all its numbers first and then the high 16 bits of all, which SIMD compares without moving
+//! anything. Unused slots are all ones.
+//!
+//! Smaller lines are not only smaller: a random line of 1.1 GB costs 8 ns where one of 1.8 GB costs 10.
 //!
 //! This needs keys that are spread about evenly: hashes, random ids. The farthest distance from home is stored and bounds
 //! every look-up; keys that would need more than 64 lines are refused with [`Error::Uneven`], and a
@@ -30,14 +35,14 @@
 //!
 //! # File
 //!
-//! Parameters: 0 kind (0 wide, 1 middle, 2 narrow); 1 smallest key (ordered bits); 2 largest minus smallest; 3 multiplier;
+//! Parameters: 0 kind (0 wide, 1 middle, 2 narrow, 3 split); 1 smallest key (ordered bits); 2 largest minus smallest; 3 multiplier;
 //! 4 farthest distance from home; 5 number of keys not at home. Section: `buckets`.
 
 mod kinds;
 
 use std::marker::PhantomData;
 
-use kinds::{LineKind, Middle, Narrow, Wide};
+use kinds::{LineKind, Middle, Narrow, Split, Wide};
 
 use crate::error::{Error, Result};
 use crate::file::{Kind, PARAMS, Parts, Section, Source, file_methods, malformed};
@@ -45,12 +50,14 @@ use crate::kernel::scalar::Scalar;
 use crate::kernel::{Batch, Isa, Line, Vector, dispatch, prefetch_ref};
 use crate::key::Key;
 use crate::memory::{PageReport, Store};
-use crate::place::{Placed, Plan, REACH};
+use crate::place::{Placed, Plan, REACH, too_far};
 use crate::search::{NOT_FOUND, Search};
 use crate::tree::first_descent;
 
+/// Name in errors.
+const LAYOUT: &str = "a bucket index";
 /// Queries between asking for a line and reading it.
-const DISTANCE: usize = 32;
+const DISTANCE: usize = 64;
 /// Queries that wait for a further line.
 const QUEUE: usize = 64;
 /// Among keys of which more than this share are not at home, a tree does better.
@@ -62,11 +69,12 @@ enum Lines {
     Wide,
     Middle,
     Narrow,
+    Split,
 }
 
 /// An index over evenly spread keys: one cache line per look-up.
 ///
-/// It holds the keys itself, in 0.7 (dense `u32`) to 1.6 (`u64`) times their size. The layout is described in the
+/// It holds the keys itself, in 0.7 (dense `u32`) to 1.1 (`u64`; 1.6 if sparse) times their size. The layout is described in the
 /// [module documentation](self).
 ///
 /// ```
@@ -153,7 +161,10 @@ impl View<'_> {
 }
 
 /// A batch. `each(i, position, present)`; with `UPPER`, upper bounds.
-struct Probe<'v, 'q, K, L, F, const UPPER: bool> {
+///
+/// Without `ONCE`, `each` hears of a query that needs a further line twice, first of a position that is too small: with nothing
+/// but stores to do there, that is faster than the jump that tells such queries from the others.
+struct Probe<'v, 'q, K, L, F, const UPPER: bool, const ONCE: bool> {
     view: View<'v>,
     queries: &'q [K],
     kind: PhantomData<L>,
@@ -170,7 +181,9 @@ fn needle<K: Key, const UPPER: bool>(query: K) -> u64 {
     }
 }
 
-impl<K: Key, L: LineKind, F: FnMut(usize, u64, bool), const UPPER: bool> Probe<'_, '_, K, L, F, UPPER> {
+impl<K: Key, L: LineKind, F: FnMut(usize, u64, bool), const UPPER: bool, const ONCE: bool>
+    Probe<'_, '_, K, L, F, UPPER, ONCE>
+{
     #[inline(always)]
     fn tell(&mut self, index: usize, (position, found): (u64, bool)) {
         // Nothing lies above the largest key there can be.
@@ -187,8 +200,8 @@ impl<K: Key, L: LineKind, F: FnMut(usize, u64, bool), const UPPER: bool> Probe<'
     }
 }
 
-impl<K: Key, L: LineKind, F: FnMut(usize, u64, bool), const UPPER: bool> Batch
-    for Probe<'_, '_, K, L, F, UPPER>
+impl<K: Key, L: LineKind, F: FnMut(usize, u64, bool), const UPPER: bool, const ONCE: bool> Batch
+    for Probe<'_, '_, K, L, F, UPPER, ONCE>
 {
     #[inline(always)]
     fn run<V: Vector>(mut self) {
@@ -196,36 +209,47 @@ impl<K: Key, L: LineKind, F: FnMut(usize, u64, bool), const UPPER: bool> Batch
         let ask = |query: K| {
             let home = view.home(view.value(needle::<K, UPPER>(query)));
             prefetch_ref(&raw const view.lines[home]);
+            home
         };
-        queries.iter().take(DISTANCE).for_each(|&query| ask(query));
+        let mut homes = [0; DISTANCE];
+        for (home, &query) in homes.iter_mut().zip(queries) {
+            *home = ask(query);
+        }
         let mut waiting = [0; QUEUE];
         let mut waiting_len = 0;
         for index in 0..queries.len() {
+            let home = homes[index % DISTANCE];
             if let Some(&query) = queries.get(index + DISTANCE) {
-                ask(query);
+                homes[index % DISTANCE] = ask(query);
             }
             let query = needle::<K, UPPER>(queries[index]);
             let value = view.value(query);
-            let product = product(value, view.multiplier);
-            let home = view.home(value);
             let line = &view.lines[home];
-            let probe = L::probe(value, product, 0);
+            let probe = L::probe(value, product(value, view.multiplier), 0);
             let below = L::below::<V>(line, probe);
-            if below == L::CAPACITY {
+            let beyond = below == L::CAPACITY;
+            if ONCE && beyond {
                 prefetch_ref(view.lines.as_ptr().wrapping_add(home + 1));
-                waiting[waiting_len] = index;
-                waiting_len += 1;
-                if waiting_len == QUEUE {
-                    self.flush::<V>(&waiting);
-                    waiting_len = 0;
-                }
             } else {
                 self.tell(index, view.answer::<L>(query, line, below, probe));
+            }
+            if !ONCE {
+                // The home line for those that need no further one.
+                prefetch_ref(view.lines.as_ptr().wrapping_add(home + usize::from(beyond)));
+            }
+            waiting[waiting_len] = index;
+            waiting_len += usize::from(beyond);
+            if waiting_len == QUEUE {
+                self.flush::<V>(&waiting);
+                waiting_len = 0;
             }
         }
         self.flush::<V>(&waiting[..waiting_len]);
     }
 }
+
+/// What is tried for one kind of line: with the keys and their span.
+type Attempt<K, R> = fn(BucketBuilder, &[K], u64) -> Result<R>;
 
 /// Builds a [`BucketIndex`].
 #[derive(Clone, Copy, Debug)]
@@ -273,24 +297,55 @@ impl BucketBuilder {
                 why: "it is below the one before it",
             });
         }
-        let span = match keys {
-            [] => 0,
-            [first, .., last] => last.ordered() - first.ordered(),
-            [_] => 0,
+        self.first_even(
+            keys,
+            [
+                Self::build_as::<K, Narrow>,
+                Self::build_as::<K, Middle>,
+                Self::build_as::<K, Split>,
+                Self::build_as::<K, Wide>,
+            ],
+        )
+    }
+
+    /// Bytes and lines per query of the index that would be built of keys known to be sorted.
+    pub(crate) fn measure<K: Key>(self, keys: &[K]) -> Result<(u64, f64)> {
+        self.first_even(
+            keys,
+            [
+                Self::measure_as::<K, Narrow>,
+                Self::measure_as::<K, Middle>,
+                Self::measure_as::<K, Split>,
+                Self::measure_as::<K, Wide>,
+            ],
+        )
+    }
+
+    /// The result for the first kind of line, smallest first, that can hold the keys.
+    fn first_even<K: Key, R>(self, keys: &[K], kinds: [Attempt<K, R>; 4]) -> Result<R> {
+        let mut uneven = Error::Uneven {
+            layout: LAYOUT,
+            why: String::new(),
         };
-        let few = u32::try_from(keys.len()).is_ok();
-        // The narrow kind needs a multiplier of 2^50 at its number of lines; then it is the smallest.
-        if few && self.multiplier::<Narrow>(keys.len(), span) >> 50 != 0 {
-            match self.build_as::<K, Narrow>(keys, span) {
-                Err(Error::Uneven { .. }) => {}
+        for attempt in kinds {
+            match attempt(self, keys, span_of(keys)) {
+                Err(error @ Error::Uneven { .. }) => uneven = error,
                 result => return result,
             }
         }
-        if few && span <= u64::from(u32::MAX) {
-            self.build_as::<K, Middle>(keys, span)
-        } else {
-            self.build_as::<K, Wide>(keys, span)
+        Err(uneven)
+    }
+
+    /// Whether a kind of line can count the keys and tell them apart.
+    fn fits<L: LineKind>(self, keys: usize, span: u64) -> Result<()> {
+        let counted = L::RANK_BITS == 64 || keys as u64 >> 32 == 0;
+        if counted && L::tells_apart(self.multiplier::<L>(keys, span), span) {
+            return Ok(());
         }
+        Err(Error::Uneven {
+            layout: LAYOUT,
+            why: "they are too far apart for a narrow line".into(),
+        })
     }
 
     /// Number of lines that the keys have their homes in.
@@ -304,18 +359,28 @@ impl BucketBuilder {
         u64::try_from((homes << 64) / (u128::from(span) + 1)).unwrap_or(u64::MAX)
     }
 
-    fn build_as<K: Key, L: LineKind>(self, keys: &[K], span: u64) -> Result<BucketIndex<'static, K>> {
+    /// How keys are laid out in lines of a kind.
+    #[allow(clippy::type_complexity)] // three closures; no alias can name them
+    fn plan<'k, K: Key, L: LineKind>(
+        self,
+        keys: &'k [K],
+        span: u64,
+    ) -> Plan<
+        impl Fn(usize) -> u64 + Sync + use<'k, K, L>,
+        impl Fn(&mut [Line], u64) + Sync + use<'k, K, L>,
+        impl Fn(&mut [Line], usize, usize, u64) + Sync + use<'k, K, L>,
+    > {
         let multiplier = self.multiplier::<L>(keys.len(), span);
         let smallest = keys.first().map_or(0, |key| key.ordered());
-        let value = |index: usize| keys[index].ordered() - smallest;
-        let plan = Plan {
+        let value = move |index: usize| keys[index].ordered() - smallest;
+        Plan {
             keys: keys.len(),
             capacity: L::CAPACITY,
             lines: 1,
             homes: self.homes::<L>(keys.len(), span),
-            home: |index| (product(value(index), multiplier) >> 64) as u64,
+            home: move |index| (product(value(index), multiplier) >> 64) as u64,
             start: |lines: &mut [Line], rank| lines[0] = L::empty(rank),
-            write: |lines: &mut [Line], slot, index, away| {
+            write: move |lines: &mut [Line], slot, index, away| {
                 let value = value(index);
                 L::put(
                     &mut lines[0],
@@ -323,34 +388,61 @@ impl BucketBuilder {
                     L::probe(value, product(value, multiplier), away),
                 );
             },
-            layout: "a bucket index",
+            layout: LAYOUT,
             reach: L::REACH,
-        };
+        }
+    }
+
+    fn measure_as<K: Key, L: LineKind>(self, keys: &[K], span: u64) -> Result<(u64, f64)> {
+        self.fits::<L>(keys.len(), span)?;
+        let (buckets, reach, spilled) = self.plan::<K, L>(keys, span).measure();
+        if reach > L::REACH {
+            return Err(Error::Uneven {
+                layout: LAYOUT,
+                why: too_far(reach),
+            });
+        }
+        not_too_many(spilled, keys.len())?;
+        Ok((buckets * 64, 1.0 + spilled as f64 / keys.len().max(1) as f64))
+    }
+
+    fn build_as<K: Key, L: LineKind>(self, keys: &[K], span: u64) -> Result<BucketIndex<'static, K>> {
+        self.fits::<L>(keys.len(), span)?;
         let Placed {
             lines,
             reach,
             spilled,
-        } = plan.place(self.threads)?;
-        if spilled as f64 > keys.len() as f64 * MOST_SPILLED {
-            let why = format!("{spilled} of {} keys would not be where they belong", keys.len());
-            return Err(Error::Uneven {
-                layout: "a bucket index",
-                why,
-            });
-        }
+        } = self.plan::<K, L>(keys, span).place(self.threads)?;
+        not_too_many(spilled, keys.len())?;
         Ok(BucketIndex {
             keys: keys.len() as u64,
             lines: Store::Owned(lines),
             kind: L::KIND,
-            smallest,
+            smallest: keys.first().map_or(0, |key| key.ordered()),
             span,
-            multiplier,
+            multiplier: self.multiplier::<L>(keys.len(), span),
             reach,
             spilled,
             isa: Isa::best(),
             key: PhantomData,
         })
     }
+}
+
+/// Difference of the largest and the smallest key.
+fn span_of<K: Key>(keys: &[K]) -> u64 {
+    match keys {
+        [first, .., last] => last.ordered() - first.ordered(),
+        _ => 0,
+    }
+}
+
+fn not_too_many(spilled: u64, keys: usize) -> Result<()> {
+    if spilled as f64 > keys as f64 * MOST_SPILLED {
+        let why = format!("{spilled} of {keys} keys would not be where they belong");
+        return Err(Error::Uneven { layout: LAYOUT, why });
+    }
+    Ok(())
 }
 
 impl<K: Key> BucketIndex<'static, K> {
@@ -374,12 +466,13 @@ impl<'a, K: Key> BucketIndex<'a, K> {
         }
     }
 
-    /// Keys per line: 7, 15 or 30, by the kind of line.
+    /// Keys per line: 7, 10, 15 or 30, by the kind of line.
     pub fn keys_per_line(&self) -> usize {
         match self.kind {
             Lines::Wide => Wide::CAPACITY,
             Lines::Middle => Middle::CAPACITY,
             Lines::Narrow => Narrow::CAPACITY,
+            Lines::Split => Split::CAPACITY,
         }
     }
 
@@ -425,7 +518,7 @@ impl<'a, K: Key> BucketIndex<'a, K> {
         let lines = opened.section()?;
         let [kind, smallest, span, multiplier, reach, spilled] =
             std::array::from_fn(|index| opened.params[index]);
-        let kind = [Lines::Wide, Lines::Middle, Lines::Narrow]
+        let kind = [Lines::Wide, Lines::Middle, Lines::Narrow, Lines::Split]
             .into_iter()
             .find(|known| *known as u64 == kind);
         match kind {
@@ -456,33 +549,62 @@ impl<'a, K: Key> BucketIndex<'a, K> {
             Lines::Wide => view.beyond::<Wide, Scalar>(query),
             Lines::Middle => view.beyond::<Middle, Scalar>(query),
             Lines::Narrow => view.beyond::<Narrow, Scalar>(query),
+            Lines::Split => view.beyond::<Split, Scalar>(query),
         }
     }
 
-    fn probe_all<F: FnMut(usize, u64, bool), const UPPER: bool>(&self, queries: &[K], each: F) {
-        let view = self.view();
-        match self.kind {
-            Lines::Wide => self.run::<Wide, F, UPPER>(view, queries, each),
-            Lines::Middle => self.run::<Middle, F, UPPER>(view, queries, each),
-            Lines::Narrow => self.run::<Narrow, F, UPPER>(view, queries, each),
-        }
-    }
-
-    fn run<L: LineKind, F: FnMut(usize, u64, bool), const UPPER: bool>(
+    fn probe_all<F: FnMut(usize, u64, bool), const UPPER: bool, const ONCE: bool>(
         &self,
-        view: View<'_>,
         queries: &[K],
         each: F,
     ) {
-        dispatch(
-            self.isa,
-            Probe::<K, L, F, UPPER> {
-                view,
-                queries,
-                kind: PhantomData,
-                each,
-            },
-        );
+        let view = self.view();
+        match self.kind {
+            Lines::Wide => {
+                dispatch(
+                    self.isa,
+                    Probe::<K, Wide, F, UPPER, ONCE> {
+                        view,
+                        queries,
+                        kind: PhantomData,
+                        each,
+                    },
+                );
+            }
+            Lines::Middle => {
+                dispatch(
+                    self.isa,
+                    Probe::<K, Middle, F, UPPER, ONCE> {
+                        view,
+                        queries,
+                        kind: PhantomData,
+                        each,
+                    },
+                );
+            }
+            Lines::Narrow => {
+                dispatch(
+                    self.isa,
+                    Probe::<K, Narrow, F, UPPER, ONCE> {
+                        view,
+                        queries,
+                        kind: PhantomData,
+                        each,
+                    },
+                );
+            }
+            Lines::Split => {
+                dispatch(
+                    self.isa,
+                    Probe::<K, Split, F, UPPER, ONCE> {
+                        view,
+                        queries,
+                        kind: PhantomData,
+                        each,
+                    },
+                );
+            }
+        }
     }
 
     /// The value in a slot of a line, as an offset from the smallest key.
@@ -528,6 +650,7 @@ impl<K: Key> Search<K> for BucketIndex<'_, K> {
             Lines::Wide => Wide::rank(line),
             Lines::Middle => Middle::rank(line),
             Lines::Narrow => Narrow::rank(line),
+            Lines::Split => Split::rank(line),
         };
         let line = lines
             .partition_point(|line| rank(line) <= position)
@@ -537,21 +660,39 @@ impl<K: Key> Search<K> for BucketIndex<'_, K> {
             Lines::Wide => self.value_at::<Wide>(line, slot),
             Lines::Middle => self.value_at::<Middle>(line, slot),
             Lines::Narrow => self.value_at::<Narrow>(line, slot),
+            Lines::Split => self.value_at::<Split>(line, slot),
         };
         Some(K::from_ordered(self.smallest.wrapping_add(value?)))
     }
 
     fn for_each_lower_bound<F: FnMut(usize, u64)>(&self, queries: &[K], mut each: F) {
-        self.probe_all::<_, false>(queries, |index, position, _| each(index, position));
+        self.probe_all::<_, false, true>(queries, |index, position, _| each(index, position));
     }
 
     fn for_each_upper_bound<F: FnMut(usize, u64)>(&self, queries: &[K], mut each: F) {
-        self.probe_all::<_, true>(queries, |index, position, _| each(index, position));
+        self.probe_all::<_, true, true>(queries, |index, position, _| each(index, position));
     }
 
     fn for_each_position<F: FnMut(usize, u64)>(&self, queries: &[K], mut each: F) {
-        self.probe_all::<_, false>(queries, |index, position, found| {
+        self.probe_all::<_, false, true>(queries, |index, position, found| {
             each(index, if found { position } else { NOT_FOUND });
+        });
+    }
+
+    fn lower_bound_into(&self, queries: &[K], out: &mut [u64]) {
+        assert_eq!(queries.len(), out.len(), "one answer per query");
+        self.probe_all::<_, false, false>(queries, |index, position, _| out[index] = position);
+    }
+
+    fn upper_bound_into(&self, queries: &[K], out: &mut [u64]) {
+        assert_eq!(queries.len(), out.len(), "one answer per query");
+        self.probe_all::<_, true, false>(queries, |index, position, _| out[index] = position);
+    }
+
+    fn position_into(&self, queries: &[K], out: &mut [u64]) {
+        assert_eq!(queries.len(), out.len(), "one answer per query");
+        self.probe_all::<_, false, false>(queries, |index, position, found| {
+            out[index] = if found { position } else { NOT_FOUND };
         });
     }
 }

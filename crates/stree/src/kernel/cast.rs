@@ -34,14 +34,14 @@ pub(crate) fn u16_lanes_mut(line: &mut Line) -> &mut [u16; 32] {
     unsafe { &mut *std::ptr::from_mut(line).cast() }
 }
 
-/// Lines as bytes.
-pub(crate) fn bytes(lines: &[Line]) -> &[u8] {
+/// Lines as bytes, as they are in a file.
+pub fn bytes(lines: &[Line]) -> &[u8] {
     // SAFETY: a slice of lines is `64 * len` initialised bytes.
     unsafe { std::slice::from_raw_parts(lines.as_ptr().cast(), lines.len() * 64) }
 }
 
 /// Lines as bytes, to write.
-pub(crate) fn bytes_mut(lines: &mut [Line]) -> &mut [u8] {
+pub fn bytes_mut(lines: &mut [Line]) -> &mut [u8] {
     // SAFETY: a slice of lines is `64 * len` initialised bytes, and any bytes are lines.
     unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), lines.len() * 64) }
 }

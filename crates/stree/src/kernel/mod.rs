@@ -127,9 +127,11 @@ pub(crate) trait Vector: Copy {
     fn below_u64<const SKIP: u32>(lanes: &[u64; 8], needle: u64, flip: u64) -> usize;
     /// Number of set bits below bit `bit` of the 448 bits in words 1 to 7. `bit` must be below 448; more is counted as all.
     fn ones_before(line: &Line, bit: u32) -> usize;
-    /// Which of the three 20-byte records at bytes 4, 24 and 44 of the line equal `needle` (a record in the first five
-    /// lanes), as bits 0, 1, 2.
-    fn equal_20(line: &Line, needle: &[u32; 8]) -> u32;
+    /// How many of ten 48-bit numbers are `< needle`: their low 32 bits are `u32` lanes 1 to 10, their high 16 bits `u16` lanes
+    /// 22 to 31.
+    fn below_u48(line: &Line, needle: u64) -> usize;
+    /// Which of the three 20-byte records at bytes 4, 24 and 44 of the line equal `needle`, as bits 0, 1, 2.
+    fn equal_20(line: &Line, needle: &[u8; 20]) -> u32;
 }
 
 /// A batch look-up: a loop to be compiled once per instruction set.
@@ -216,13 +218,10 @@ mod tests {
         #[inline(always)]
         fn run<V: Vector>(self) {
             let (line, needle) = (self.line, self.needle);
-            let mut record = [0u32; 8];
-            record[..5].copy_from_slice(&cast::u32_lanes(line)[1..6]);
-            let third = {
-                let mut third = [0u32; 8];
-                third[..5].copy_from_slice(&cast::u32_lanes(line)[11..16]);
-                third
-            };
+            let bytes = cast::bytes(std::slice::from_ref(line));
+            let record = |at: usize| std::array::from_fn(|index| bytes[at + index]);
+            // A number that is in the line, and one whose high half is.
+            let inside = u64::from(cast::u16_lanes(line)[27]) << 32 | u64::from(cast::u32_lanes(line)[6]);
             self.answers.extend([
                 V::below_u16::<2>(line, needle as u16),
                 V::below_u16::<4>(line, needle as u16),
@@ -233,9 +232,13 @@ mod tests {
                 V::below_u64::<0>(&line.0, needle, 1 << 63),
                 V::below_u64::<1>(&line.0, needle, 0),
                 V::ones_before(line, (needle % 448) as u32),
-                V::equal_20(line, &record) as usize,
-                V::equal_20(line, &third) as usize,
-                V::equal_20(line, &[needle as u32; 8]) as usize,
+                V::below_u48(line, needle >> 16),
+                V::below_u48(line, inside),
+                V::below_u48(line, inside ^ 1 << 31),
+                V::equal_20(line, &record(4)) as usize,
+                V::equal_20(line, &record(24)) as usize,
+                V::equal_20(line, &record(44)) as usize,
+                V::equal_20(line, &record(5)) as usize,
             ]);
         }
     }

@@ -73,7 +73,12 @@ impl Vector for Neon {
     }
 
     #[inline(always)]
-    fn equal_20(line: &Line, needle: &[u32; 8]) -> u32 {
+    fn below_u48(line: &Line, needle: u64) -> usize {
+        Scalar::below_u48(line, needle)
+    }
+
+    #[inline(always)]
+    fn equal_20(line: &Line, needle: &[u8; 20]) -> u32 {
         Scalar::equal_20(line, needle)
     }
 }

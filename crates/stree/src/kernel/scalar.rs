@@ -44,14 +44,20 @@ impl Vector for Scalar {
     }
 
     #[inline(always)]
-    fn equal_20(line: &Line, needle: &[u32; 8]) -> u32 {
-        let lanes = cast::u32_lanes(line);
-        let mut equal = 0;
-        for record in 0..3 {
-            let at = 1 + 5 * record;
-            let differ = (0..5).fold(0, |differ, lane| differ | (lanes[at + lane] ^ needle[lane]));
-            equal |= u32::from(differ == 0) << record;
-        }
-        equal
+    fn below_u48(line: &Line, needle: u64) -> usize {
+        let (low, high) = (&cast::u32_lanes(line)[1..11], &cast::u16_lanes(line)[22..]);
+        let numbers = low
+            .iter()
+            .zip(high)
+            .map(|(&low, &high)| u64::from(high) << 32 | u64::from(low));
+        numbers.map(|number| usize::from(number < needle)).sum()
+    }
+
+    #[inline(always)]
+    fn equal_20(line: &Line, needle: &[u8; 20]) -> u32 {
+        let bytes = cast::bytes(std::slice::from_ref(line));
+        (0..3)
+            .map(|record| u32::from(bytes[4 + 20 * record..][..20] == *needle) << record)
+            .sum()
     }
 }

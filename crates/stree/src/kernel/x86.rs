@@ -122,16 +122,56 @@ impl Vector for Avx2 {
     }
 
     #[inline(always)]
-    fn equal_20(line: &Line, needle: &[u32; 8]) -> u32 {
+    fn below_u48(line: &Line, needle: u64) -> usize {
         unsafe {
             let (low, high) = halves(line);
-            let needle = _mm256_loadu_si256(needle.as_ptr().cast());
+            let tops = _mm256_set1_epi16((needle >> 32) as i16);
+            // Lanes 22 to 31 are lanes 6 to 15 here; a mask has two bits for each.
+            let at_most = _mm256_cmpeq_epi16(_mm256_subs_epu16(high, tops), _mm256_setzero_si256());
+            let equal = _mm256_movemask_epi8(_mm256_cmpeq_epi16(high, tops)) as u32 >> 12;
+            let above = !(_mm256_movemask_epi8(at_most) as u32) >> 12;
+            let sign = 1u32 << 31;
+            let (flip, rest) = (
+                _mm256_set1_epi32(sign as i32),
+                _mm256_set1_epi32((needle as u32 ^ sign) as i32),
+            );
+            let low = _mm256_cmpgt_epi32(rest, _mm256_xor_si256(low, flip));
+            let high = _mm256_cmpgt_epi32(rest, _mm256_xor_si256(high, flip));
+            let less = (_mm256_movemask_ps(_mm256_castsi256_ps(low)) as u32
+                | (_mm256_movemask_ps(_mm256_castsi256_ps(high)) as u32) << 8)
+                >> 1;
+            let even = 0x5_5555;
+            let less = _pdep_u32(less, even);
+            (((!equal & !above) | (equal & less)) & even).count_ones() as usize
+        }
+    }
+
+    #[inline(always)]
+    fn equal_20(line: &Line, needle: &[u8; 20]) -> u32 {
+        unsafe {
+            let (low, high) = halves(line);
+            let needle = record(needle);
             let first = _mm256_permutevar8x32_epi32(needle, _mm256_setr_epi32(0, 0, 1, 2, 3, 4, 0, 1));
             let second = _mm256_permutevar8x32_epi32(needle, _mm256_setr_epi32(2, 3, 4, 0, 1, 2, 3, 4));
             let low = _mm256_castsi256_ps(_mm256_cmpeq_epi32(low, first));
             let high = _mm256_castsi256_ps(_mm256_cmpeq_epi32(high, second));
             records(_mm256_movemask_ps(low) as u32 | (_mm256_movemask_ps(high) as u32) << 8)
         }
+    }
+}
+
+/// A record of 20 bytes in the first five lanes.
+///
+/// # Safety
+///
+/// AVX must be available.
+#[inline(always)]
+unsafe fn record(bytes: &[u8; 20]) -> __m256i {
+    let last = i32::from_le_bytes([bytes[16], bytes[17], bytes[18], bytes[19]]);
+    // SAFETY: the load is of the first 16 of the 20 bytes, and of the unaligned kind.
+    unsafe {
+        let first = _mm_loadu_si128(bytes.as_ptr().cast());
+        _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(first), _mm_cvtsi32_si128(last))
     }
 }
 
@@ -201,9 +241,21 @@ impl Vector for Avx512 {
     }
 
     #[inline(always)]
-    fn equal_20(line: &Line, needle: &[u32; 8]) -> u32 {
+    fn below_u48(line: &Line, needle: u64) -> usize {
         unsafe {
-            let needle = _mm512_castsi256_si512(_mm256_loadu_si256(needle.as_ptr().cast()));
+            let line = whole(line);
+            let tops = _mm512_set1_epi16((needle >> 32) as i16);
+            let below = _mm512_cmplt_epu16_mask(line, tops) >> 22;
+            let equal = _mm512_cmpeq_epu16_mask(line, tops) >> 22;
+            let less = u32::from(_mm512_cmplt_epu32_mask(line, _mm512_set1_epi32(needle as i32))) >> 1;
+            (below | (equal & less)).count_ones() as usize
+        }
+    }
+
+    #[inline(always)]
+    fn equal_20(line: &Line, needle: &[u8; 20]) -> u32 {
+        unsafe {
+            let needle = _mm512_castsi256_si512(record(needle));
             let order = _mm512_setr_epi32(0, 0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 0, 1, 2, 3, 4);
             let needle = _mm512_permutexvar_epi32(order, needle);
             records(u32::from(_mm512_cmpeq_epi32_mask(whole(line), needle)))

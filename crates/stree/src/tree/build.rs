@@ -370,7 +370,9 @@ mod tests {
         let plain = TreeBuilder::new().widths(Widths::Plain).over(&dense).unwrap();
         assert!(plain.widths().iter().all(|&bits| bits == 64));
         // Each node spans a huge gap and tight runs on both sides: 16 bits cannot tell the runs' keys apart.
-        let runs: Vec<u64> = (0..100_000).map(|key| key / 100 << 40 | key % 100).collect();
+        let runs: Vec<u64> = (0..100_000)
+            .map(|key| ((key / 100) << 40) | (key % 100))
+            .collect();
         assert!(SearchTree::over(&runs).unwrap().widths().contains(&64));
     }
 

@@ -10,7 +10,7 @@ use crate::wire::Varints;
 /// Only the plain case is read: block units that are those of [`osmill_model::Location`], no visibility, no
 /// missing versions. That is nearly every block there is; others have to be read node by node.
 #[derive(Debug, Default)]
-pub struct NodeColumns {
+pub struct NodeArrays {
     /// Ids.
     pub ids: Vec<i64>,
     /// Versions; empty if the block has none.
@@ -28,7 +28,7 @@ pub struct NodeColumns {
     pub(crate) tags: Vec<u32>,
 }
 
-impl NodeColumns {
+impl NodeArrays {
     /// Reads a message. `false`, with nothing usable in the arrays, if it is not of the plain case.
     pub fn read(&mut self, block: &Block, dense: &DenseNodes<'_>) -> Result<bool, BlockError> {
         let scale = block.scale();

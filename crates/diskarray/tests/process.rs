@@ -1,0 +1,185 @@
+//! Faults that need a process or a file system of their own.
+
+use osmill_diskarray::{Access, Batch, Durability, Error, Options, OrderedMap, OrderedSet};
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+const CHILD: &str = "DISKARRAY_TEST_CHILD";
+
+fn options() -> Options {
+    Options::default().memory(8 << 20)
+}
+
+/// Key `k` of commit `n`: each commit puts its number under a hundred keys and takes some of the last commit's out.
+fn transaction(n: u64) -> Batch<u64> {
+    let mut batch = Batch::new();
+    (0..100).for_each(|i| batch.put(n * 100 + i, n));
+    (0..30).for_each(|i| batch.remove((n - 1) * 100 + i * 3));
+    batch
+}
+
+fn check(path: &Path, acknowledged: u64) -> u64 {
+    let map = OrderedMap::<u64>::open(path, options()).unwrap();
+    let n = map.metadata().try_into().map_or(0, u64::from_le_bytes);
+    assert!(
+        n >= acknowledged && n <= acknowledged + 1,
+        "state {n}, acknowledged {acknowledged}"
+    );
+    let report = map.verify(None).unwrap();
+    assert!(report.is_sound(), "{report}");
+    assert_eq!(map.len(), if n == 0 { 0 } else { (n - 1) * 70 + 100 });
+    for row in map.iter() {
+        let (k, v) = row.unwrap();
+        assert_eq!(k / 100, v);
+    }
+    n
+}
+
+/// The child of [`a_killed_process_loses_nothing_acknowledged`]; does nothing when run as a test.
+#[test]
+fn child() {
+    let Ok(path) = std::env::var(CHILD) else { return };
+    let mut map = OrderedMap::<u64>::open(&path, options()).unwrap();
+    let first = map.metadata().try_into().map_or(0, u64::from_le_bytes) + 1;
+    let mut out = std::io::stdout();
+    for n in first.. {
+        map.apply(&mut transaction(n)).unwrap();
+        let level = if n % 3 == 0 {
+            Durability::Batch
+        } else {
+            Durability::Logged
+        };
+        map.commit(level, &n.to_le_bytes()).unwrap();
+        writeln!(out, "\nacknowledged {n}").unwrap();
+        out.flush().unwrap();
+    }
+}
+
+#[test]
+fn a_killed_process_loses_nothing_acknowledged() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("map");
+    drop(OrderedMap::<u64>::create(&path, options()).unwrap());
+    let mut acknowledged = 0;
+    for round in 0..12u64 {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["child", "--exact", "--nocapture"])
+            .env(CHILD, &path)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let reader = std::thread::spawn(move || {
+            let number = |l: String| l.strip_prefix("acknowledged ")?.parse::<u64>().ok();
+            lines.map_while(Result::ok).filter_map(number).last()
+        });
+        std::thread::sleep(Duration::from_millis(60 + round * 37 % 200));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        acknowledged = reader.join().unwrap().unwrap_or(acknowledged).max(acknowledged);
+        acknowledged = check(&path, acknowledged);
+    }
+    assert!(acknowledged > 12, "the child made {acknowledged} commits only");
+}
+
+#[test]
+fn every_way_to_reach_a_file_gives_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    for access in [Access::Auto, Access::Uring, Access::Threads, Access::Buffered] {
+        let path = dir.path().join(format!("{access:?}"));
+        let options = options().access(access);
+        let mut set = match OrderedSet::create(&path, options.clone()) {
+            Ok(set) => set,
+            // Containers forbid io_uring; the error has to say so.
+            Err(Error::Io { source, .. }) if access == Access::Uring => {
+                assert!(source.to_string().contains("io_uring"));
+                continue;
+            }
+            Err(e) => panic!("{e}"),
+        };
+        assert_eq!(set.bulk_load((0..300_000).map(|k| k * 7)).unwrap(), 300_000);
+        set.commit(Durability::Batch, b"loaded").unwrap();
+        set.insert_many((0..50_000).map(|k| (k * 7_919) % 2_100_000))
+            .unwrap();
+        set.commit(Durability::Batch, b"more").unwrap();
+        drop(set);
+        let set = OrderedSet::open(&path, options).unwrap();
+        let model: std::collections::BTreeSet<u64> = (0..300_000)
+            .map(|k| k * 7)
+            .chain((0..50_000).map(|k| (k * 7_919) % 2_100_000))
+            .collect();
+        assert_eq!(set.len(), model.len() as u64);
+        assert!(set.range(..).map(Result::unwrap).eq(model.iter().copied()));
+        assert!(
+            set.range(..)
+                .rev()
+                .map(Result::unwrap)
+                .eq(model.iter().rev().copied())
+        );
+        let keys: Vec<u64> = (0..20_000).map(|k| k * 101).collect();
+        let found = set.contains_many(&keys).unwrap();
+        assert!(keys.iter().zip(found).all(|(k, hit)| model.contains(k) == hit));
+        assert!(set.map().verify(None).unwrap().is_sound());
+        println!("{}", set.map().stats().unwrap());
+    }
+}
+
+#[test]
+fn one_writer_at_a_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("map");
+    let map = OrderedMap::<u64>::create(&path, options()).unwrap();
+    assert!(matches!(
+        OrderedMap::<u64>::open(&path, options()),
+        Err(Error::Locked { .. })
+    ));
+    assert!(matches!(
+        OrderedMap::<u64>::create(&path, options()),
+        Err(Error::Exists { .. })
+    ));
+    drop(map);
+    let a = OrderedMap::<u64>::open(&path, options().read_only()).unwrap();
+    let mut b = OrderedMap::<u64>::open(&path, options().read_only()).unwrap();
+    assert!(matches!(b.insert(1, 1), Err(Error::ReadOnly { .. })));
+    assert_eq!(a.len(), 0);
+}
+
+/// Needs the right to mount: `cargo test -p osmill-diskarray --test process -- --ignored full`.
+#[test]
+#[ignore = "mounts a small file system"]
+fn a_full_file_system_stops_the_writer_and_loses_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let mount = Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=6m", "tmpfs"])
+        .arg(dir.path())
+        .status();
+    assert!(mount.is_ok_and(|s| s.success()), "mounting needs more rights");
+    let path = dir.path().join("map");
+    let mut map = OrderedMap::<u64>::create(&path, options()).unwrap();
+    let mut acknowledged = 0;
+    let error = loop {
+        let n = acknowledged + 1;
+        let mut batch = Batch::new();
+        (0..3000).for_each(|i| batch.put(n * 3000 + i, (n * 3000 + i).wrapping_mul(0x9E37_79B9_7F4A_7C15)));
+        let done = map
+            .apply(&mut batch)
+            .and_then(|_| map.commit(Durability::Batch, &n.to_le_bytes()));
+        match done {
+            Ok(_) => acknowledged = n,
+            Err(e) => break e,
+        }
+    };
+    assert!(matches!(error, Error::Io { .. }), "{error}");
+    assert!(matches!(map.insert(1, 1), Err(Error::Poisoned { .. })));
+    drop(map);
+    let map = OrderedMap::<u64>::open(&path, options()).unwrap();
+    let n = map.metadata().try_into().map_or(0, u64::from_le_bytes);
+    assert!(n == acknowledged || n == acknowledged + 1);
+    assert_eq!(map.len(), n * 3000);
+    assert!(map.verify(None).unwrap().is_sound());
+    drop(map);
+    Command::new("umount").arg(dir.path()).status().unwrap();
+}

@@ -1,0 +1,680 @@
+//! `extract`: what is in a region, for any number of regions at once.
+//!
+//! # What an extract holds
+//!
+//! As osmium's strategies define it:
+//!
+//! * [`Strategy::Simple`]: nodes inside, ways with such a node, relations with such a node or way as a member.
+//! * [`Strategy::CompleteWays`]: besides, all nodes of these ways, and the relations that contain these
+//!   relations, directly or not.
+//! * [`Strategy::Smart`]: besides, all node and way members, and the nodes of these ways, of relations of
+//!   certain types among those that have a node or way inside, and of relations of which a certain part is
+//!   inside anyway.
+//!
+//! Regions are exact (see [`osmill_geometry`]); where osmium's even-odd rule cuts holes into parts that overlap,
+//! there are none here. Any order of the input will do. Files with history keep every version of an element of
+//! which one version belongs to the extract.
+//!
+//! # How
+//!
+//! Passes over one kind of element each find out which regions an id belongs to (see the `region_ids` module):
+//!
+//! | pass | reads | notes |
+//! | --- | --- | --- |
+//! | nodes | blobs of nodes whose box meets a region | nodes inside |
+//! | ways | ways | ways with a node inside, all nodes of these |
+//! | relations | relations | relations with a member inside; for smart, their members |
+//! | member ways | ways that were added, or of which any version was | their nodes |
+//! | write | blobs that hold anything that was noted | |
+//!
+//! With [`Options::include_crossing`] and [`Options::include_enclosing`] others come between; see the `around`
+//! module. The last one writes all outputs at once. A blob that belongs to an output whole is copied compressed.
+
+mod around;
+mod boundary;
+mod region_ids;
+mod write;
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+
+use osmill_engine::{Blob, Counts, Error, Input, Job, KernelResult, Plan, Result, Sink, reserve_open_files};
+use osmill_geometry::{Coverage, MultiPolygon, Region, RegionSet, looks_swapped};
+use osmill_model::{BoundingBox, Kind, KindSet};
+use osmill_pbf::{Element, FileHeader, HeaderBox, IndexRecord, Item, NodeColumns, Relation};
+use serde::Serialize;
+
+pub use boundary::{boundaries_of_file, boundary_of};
+
+use crate::select::{self, ElementWriter, Target};
+use region_ids::{Cursor, Gather, RegionIds};
+use write::Writing;
+
+/// How complete an extract is; see the module's documentation.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Strategy {
+    /// Nodes inside, and what refers to them.
+    Simple,
+    /// All nodes of the ways, too.
+    CompleteWays {
+        /// Whether relations are written at all.
+        relations: bool,
+    },
+    /// The members of some relations, too.
+    Smart(Smart),
+}
+
+impl Default for Strategy {
+    fn default() -> Self {
+        Strategy::CompleteWays { relations: true }
+    }
+}
+
+/// Which relations the smart strategy completes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Smart {
+    /// Those whose tag `type` has one of these values; `None`: all.
+    pub types: Option<Vec<String>>,
+    /// Of these only relations with one of these tags, if there are any: a key, and a value if it matters.
+    pub tags: Vec<(String, Option<String>)>,
+    /// Besides, relations of which at least this percentage of the members belongs to the extract.
+    pub complete_partial_percentage: f64,
+}
+
+impl Default for Smart {
+    fn default() -> Self {
+        Smart {
+            types: Some(vec!["multipolygon".into()]),
+            tags: Vec::new(),
+            complete_partial_percentage: 100.0,
+        }
+    }
+}
+
+impl Strategy {
+    /// Reads a strategy's name and its options in osmium's spelling, `KEY=VALUE`.
+    pub fn parse(name: &str, options: &[String]) -> Result<Strategy> {
+        let mut strategy = match name {
+            "simple" => Strategy::Simple,
+            "complete_ways" | "complete-ways" => Strategy::default(),
+            "smart" => Strategy::Smart(Smart::default()),
+            _ => {
+                return Err(Error::Usage(format!(
+                    "there is no strategy '{name}'; use simple, complete_ways or smart"
+                )));
+            }
+        };
+        for option in options {
+            let (key, value) = option.split_once('=').unwrap_or((option, ""));
+            let bad = |what: &str| Error::Usage(format!("-S {option}: {what}"));
+            let words = || value.split(',').map(|word| word.trim().to_owned());
+            match (&mut strategy, key) {
+                (Strategy::CompleteWays { relations }, "relations") => {
+                    *relations = match value {
+                        "false" => false,
+                        "true" => true,
+                        _ => return Err(bad("write relations=false")),
+                    };
+                }
+                (Strategy::Smart(smart), "types") => {
+                    smart.types = match value {
+                        "any" => None,
+                        "" => return Err(bad("write types=any or a list of types")),
+                        _ => Some(words().collect()),
+                    };
+                }
+                (Strategy::Smart(smart), "tags") => {
+                    let tag = |word: String| match word.split_once('=') {
+                        Some((key, value)) => (key.to_owned(), Some(value.to_owned())),
+                        None => (word, None),
+                    };
+                    smart.tags = words().map(tag).collect();
+                }
+                (Strategy::Smart(smart), "complete-partial-relations") => {
+                    let percentage = value.parse().ok().filter(|p| (0.0..=100.0).contains(p));
+                    smart.complete_partial_percentage =
+                        percentage.ok_or_else(|| bad("write a percentage between 0 and 100"))?;
+                }
+                _ => return Err(bad(&format!("strategy {name} has no such option"))),
+            }
+        }
+        Ok(strategy)
+    }
+}
+
+impl Smart {
+    fn completes(&self, relation: &Relation<'_>) -> KernelResult<bool> {
+        let mut type_fits = self.types.is_none();
+        let mut tags_fit = self.tags.is_empty();
+        for tag in relation.tags() {
+            let tag = tag?;
+            if let Some(types) = &self.types
+                && tag.key == b"type"
+            {
+                type_fits = types.iter().any(|name| name.as_bytes() == tag.value);
+            }
+            tags_fit |= self.tags.iter().any(|(key, value)| {
+                key.as_bytes() == tag.key && value.as_ref().is_none_or(|value| value.as_bytes() == tag.value)
+            });
+        }
+        Ok(type_fits && tags_fit)
+    }
+}
+
+/// A region and the output for what is in it.
+#[derive(Debug, Clone)]
+pub struct Extract {
+    /// The region.
+    pub area: MultiPolygon,
+    /// The output.
+    pub target: Target,
+    /// Header options to take over from the input, in osmium's names.
+    pub header_from_input: Vec<String>,
+}
+
+/// How to extract.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// How complete the extracts are.
+    pub strategy: Strategy,
+    /// Keep all versions, also if the file's header does not say that it has a history.
+    pub with_history: bool,
+    /// Write the box of the region into the header.
+    pub set_bounds: bool,
+    /// Keep ways that cross the region without a node inside. Of one region only.
+    pub include_crossing: bool,
+    /// Keep areas that surround a part of the region: closed ways, multipolygons and boundaries with all their
+    /// members. Of one region only.
+    pub include_enclosing: bool,
+}
+
+/// What went into an output.
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    /// Elements written.
+    pub written: Counts,
+    /// Bytes written.
+    pub bytes: u64,
+}
+
+/// Writes what is in each of the regions to its output, in one go. A report for each of them.
+///
+/// Outputs with nothing in them are written, too, and warned of.
+pub fn extract(job: &Job, input: &Path, extracts: &[Extract], options: &Options) -> Result<Vec<Report>> {
+    let Some(first) = extracts.first() else {
+        return Err(Error::Usage("no region was given".into()));
+    };
+    reserve_open_files(extracts.len())?;
+    let (input, plan) = select::open_planned(job, input)?;
+    let history = options.with_history || plan.header.has_history();
+    if history && !matches!(options.strategy, Strategy::CompleteWays { .. }) {
+        return Err(Error::Usage(format!(
+            "{}: this file has a history, which works with the strategy complete_ways only",
+            input.path().display()
+        )));
+    }
+    let wish = around::Wish {
+        crossing: options.include_crossing,
+        enclosing: options.include_enclosing,
+    };
+    if wish != around::Wish::default() && (history || extracts.len() > 1) {
+        return Err(Error::Usage(
+            "what crosses or encloses a region can be added for one region at a time, and not with history"
+                .into(),
+        ));
+    }
+    let sinks = extracts
+        .iter()
+        .map(|extract| open_sink(extract, &plan.header, options))
+        .collect::<Result<Vec<Sink>>>()?;
+    if sinks.len() > 4 {
+        sinks.iter().for_each(|sink| sink.limit_spare_buffers(1));
+    }
+    let work = Work {
+        job,
+        input: &input,
+        plan: &plan,
+        regions: RegionSet::new(extracts.iter().map(|extract| &extract.area)),
+        strategy: &options.strategy,
+        history,
+    };
+    let chosen = work.choose(&first.area, wish)?;
+    work.write(&chosen, &sinks, first.target.writer())?;
+    job.objects_in(select::total(&plan));
+    let data = data_box(&plan);
+    let mut reports = Vec::new();
+    for (extract, sink) in extracts.iter().zip(sinks) {
+        let written = sink.counts();
+        if written.total() == 0 {
+            job.warn(nothing_found(extract, data));
+        }
+        job.objects_out(written);
+        reports.push(Report {
+            written,
+            bytes: sink.bytes(),
+        });
+        sink.finish()?;
+    }
+    Ok(reports)
+}
+
+fn open_sink(extract: &Extract, input: &FileHeader, options: &Options) -> Result<Sink> {
+    let mut header = input.clone();
+    let keeps = |name: &str| extract.header_from_input.iter().any(|option| option == name);
+    // What holds for the whole input need not hold for a part of it.
+    if !keeps("osmosis_replication_timestamp") && !keeps("timestamp") {
+        header.replication_timestamp = None;
+    }
+    if !keeps("osmosis_replication_sequence_number") {
+        header.replication_sequence = None;
+    }
+    if !keeps("osmosis_replication_base_url") {
+        header.replication_base_url = None;
+    }
+    header.set_history(options.with_history || input.has_history());
+    header.bbox = match options.set_bounds {
+        true => extract.area.bbox().map(|bbox| {
+            let nano = |value: i32| i64::from(value) * 100;
+            HeaderBox {
+                left: nano(bbox.min.lon),
+                right: nano(bbox.max.lon),
+                top: nano(bbox.max.lat),
+                bottom: nano(bbox.min.lat),
+            }
+        }),
+        false => None,
+    };
+    extract.target.open(header)
+}
+
+/// The box around all nodes, if index records tell; the header's otherwise.
+fn data_box(plan: &Plan) -> Option<BoundingBox> {
+    let boxes = plan.blobs.iter().filter_map(|blob| blob.index?.bbox);
+    boxes.reduce(BoundingBox::union)
+}
+
+fn nothing_found(extract: &Extract, data: Option<BoundingBox>) -> String {
+    let name = extract.target.output.path.display();
+    let (Some(region), Some(data)) = (extract.area.bbox(), data) else {
+        return format!("{name}: nothing is in the region");
+    };
+    let hint = match looks_swapped(region, data) {
+        true => "; are longitudes and latitudes swapped?",
+        false => "",
+    };
+    format!("{name}: nothing is in the region {region}; the data is within {data}{hint}")
+}
+
+struct Work<'a> {
+    job: &'a Job,
+    input: &'a Input,
+    plan: &'a Plan,
+    regions: RegionSet,
+    strategy: &'a Strategy,
+    history: bool,
+}
+
+/// What belongs to the extracts, by kind.
+struct Chosen {
+    nodes: RegionIds,
+    ways: RegionIds,
+    relations: RegionIds,
+}
+
+impl Chosen {
+    fn of(&self, kind: Kind) -> &RegionIds {
+        match kind {
+            Kind::Node => &self.nodes,
+            Kind::Way => &self.ways,
+            Kind::Relation => &self.relations,
+        }
+    }
+
+    fn may_touch(&self, record: &IndexRecord) -> bool {
+        match record.kinds.single() {
+            Some(kind) => self.of(kind).may_touch(record),
+            None => true,
+        }
+    }
+}
+
+/// Regions that were found for an element, each once.
+#[derive(Default)]
+struct Found(Vec<u32>);
+
+impl Found {
+    fn note(&mut self, region: u32) {
+        if !self.0.contains(&region) {
+            self.0.push(region);
+        }
+    }
+}
+
+impl Work<'_> {
+    /// Whether ways bring all their nodes.
+    fn completes_ways(&self) -> bool {
+        *self.strategy != Strategy::Simple
+    }
+
+    fn choose(&self, area: &MultiPolygon, wish: around::Wish) -> Result<Chosen> {
+        let inside = self.nodes_inside()?;
+        let (mut nodes, mut ways) = self.ways_with(&inside)?;
+        let mut surrounding = HashSet::new();
+        if wish != around::Wish::default() {
+            let found = around::around(self, &Region::new(area.clone()), &ways, wish)?;
+            ways = RegionIds::new([ways.to_gather(), found.ways])?;
+            if self.completes_ways() {
+                nodes.push(found.nodes);
+            }
+            surrounding = found.relations;
+        }
+        let (relations, member_nodes, member_ways) = self.relations_with(&inside, &ways, &surrounding)?;
+        nodes.extend(member_nodes);
+        // Ways whose nodes are not noted yet: members, and with history the other versions.
+        let member_ways = RegionIds::new(member_ways)?;
+        let mut rest = vec![member_ways.to_gather()];
+        if self.history {
+            rest.push(ways.to_gather());
+        }
+        if self.completes_ways() {
+            nodes.extend(self.nodes_of(&RegionIds::new(rest)?)?);
+        }
+        nodes.push(inside.to_gather());
+        Ok(Chosen {
+            nodes: RegionIds::new(nodes)?,
+            ways: RegionIds::new([ways.to_gather(), member_ways.to_gather()])?,
+            relations,
+        })
+    }
+
+    /// The nodes inside.
+    fn nodes_inside(&self) -> Result<RegionIds> {
+        #[derive(Default)]
+        struct State {
+            inside: Gather,
+            columns: NodeColumns,
+        }
+        // What is known of a blob by its box: regions that hold all of it, and whether others hold a part.
+        let coverage = |bbox: BoundingBox| {
+            let coverages = self.regions.classify(bbox);
+            let whole = coverages
+                .iter()
+                .enumerate()
+                .filter(|(_, c)| **c == Coverage::Inside);
+            let whole: Vec<u32> = whole.map(|(region, _)| region as u32).collect();
+            (whole, coverages.contains(&Coverage::Mixed))
+        };
+        let blobs = select::blobs_of(self.plan, KindSet::NODES, |record| {
+            let outside = |bbox| self.regions.classify_union(bbox) == Coverage::Outside;
+            record.bbox.is_some_and(|bbox| !outside(bbox))
+        });
+        let states =
+            self.job
+                .pass("nodes", self.input.file(), &blobs)
+                .scan(State::default, |state, blob| {
+                    let State { inside, columns } = state;
+                    let Some(bbox) = blob.record()?.bbox else {
+                        return Ok(());
+                    };
+                    let (whole, partly) = coverage(bbox);
+                    columns.clear();
+                    for group in blob.block()?.groups() {
+                        let mut items = group.items();
+                        while let Some(item) = items.try_next()? {
+                            match item {
+                                Item::Dense(dense) => columns.push_dense(&dense)?,
+                                Item::Node(node) => columns.push(&node)?,
+                                Item::Way(_) | Item::Relation(_) => {}
+                            }
+                        }
+                    }
+                    for (&id, location) in columns.ids.iter().zip(&columns.locations) {
+                        let Some(location) = *location else { continue };
+                        if partly {
+                            self.regions
+                                .for_each_containing(location, |region| inside.add(region, id));
+                        } else if location.is_valid() {
+                            whole.iter().for_each(|region| inside.add(*region, id));
+                        }
+                    }
+                    Ok(())
+                })?;
+        RegionIds::new(states.into_iter().map(|state| state.inside))
+    }
+
+    /// The ways with a node inside, and, if ways are completed, all nodes of these.
+    fn ways_with(&self, inside: &RegionIds) -> Result<(Vec<Gather>, RegionIds)> {
+        struct State<'r> {
+            inside: Cursor<'r>,
+            ways: Gather,
+            nodes: Gather,
+            refs: Vec<i64>,
+            found: Found,
+        }
+        let make = || State {
+            inside: inside.cursor(),
+            ways: Gather::default(),
+            nodes: Gather::default(),
+            refs: Vec::new(),
+            found: Found::default(),
+        };
+        // With history the nodes of all versions are noted later.
+        let note_nodes = self.completes_ways() && !self.history;
+        let one = self.regions.len() == 1;
+        let blobs = select::blobs_of(self.plan, KindSet::WAYS, |_| !inside.is_empty());
+        let states = self
+            .job
+            .pass("ways", self.input.file(), &blobs)
+            .scan(make, |state, blob| {
+                let State {
+                    inside,
+                    ways,
+                    nodes,
+                    refs,
+                    found,
+                } = state;
+                for_each_way(blob, refs, |id, refs| {
+                    found.0.clear();
+                    if one {
+                        if refs.iter().any(|id| inside.any(*id)) {
+                            found.0.push(0);
+                        }
+                    } else {
+                        refs.iter()
+                            .for_each(|id| inside.each(*id, |region| found.note(region)));
+                    }
+                    for &region in &found.0 {
+                        ways.add(region, id);
+                        if note_nodes {
+                            refs.iter().for_each(|id| nodes.add(region, *id));
+                        }
+                    }
+                    Ok(())
+                })
+            })?;
+        let (nodes, ways): (Vec<_>, Vec<_>) = states.into_iter().map(|s| (s.nodes, s.ways)).unzip();
+        Ok((nodes, RegionIds::new(ways)?))
+    }
+
+    /// The relations that belong to the extracts; of those that are completed the nodes and the ways. The
+    /// `surrounding` ones belong to region 0 and are completed.
+    fn relations_with(
+        &self,
+        inside: &RegionIds,
+        ways: &RegionIds,
+        surrounding: &HashSet<i64>,
+    ) -> Result<(RegionIds, Vec<Gather>, Vec<Gather>)> {
+        struct State<'r> {
+            inside: Cursor<'r>,
+            ways: Cursor<'r>,
+            relations: Gather,
+            member_nodes: Gather,
+            member_ways: Gather,
+            /// Regions of the relation, and how many of its members are in each.
+            found: Vec<(u32, usize)>,
+            parents: Vec<(i64, i64)>,
+        }
+        let make = || State {
+            inside: inside.cursor(),
+            ways: ways.cursor(),
+            relations: Gather::default(),
+            member_nodes: Gather::default(),
+            member_ways: Gather::default(),
+            found: Vec::new(),
+            parents: Vec::new(),
+        };
+        let wanted = *self.strategy != Strategy::CompleteWays { relations: false };
+        let any = !inside.is_empty() || !ways.is_empty() || !surrounding.is_empty();
+        let blobs = select::blobs_of(self.plan, KindSet::RELATIONS, |_| wanted && any);
+        let states = self
+            .job
+            .pass("relations", self.input.file(), &blobs)
+            .scan(make, |state, blob| {
+                for element in blob.block()?.elements() {
+                    let Element::Relation(relation) = element? else {
+                        continue;
+                    };
+                    state.found.clear();
+                    for member in relation.members() {
+                        let member = member?.element;
+                        let found = &mut state.found;
+                        let note = |region| match found.iter_mut().find(|(known, _)| *known == region) {
+                            Some((_, count)) => *count += 1,
+                            None => found.push((region, 1)),
+                        };
+                        match member.kind {
+                            Kind::Node => state.inside.each(member.id, note),
+                            Kind::Way => state.ways.each(member.id, note),
+                            Kind::Relation => state.parents.push((member.id, relation.id())),
+                        }
+                    }
+                    let surrounds = surrounding.contains(&relation.id());
+                    if surrounds && state.found.is_empty() {
+                        state.found.push((0, 0));
+                    }
+                    for &(region, _) in &state.found {
+                        state.relations.add(region, relation.id());
+                    }
+                    if state.found.is_empty() {
+                        continue;
+                    }
+                    // From how many members on a relation is completed, as hundredths.
+                    let enough = match self.strategy {
+                        _ if surrounds => 0.0,
+                        Strategy::Smart(smart) if smart.completes(&relation)? => 0.0,
+                        Strategy::Smart(smart) => {
+                            relation.member_count() as f64 * smart.complete_partial_percentage
+                        }
+                        _ => continue,
+                    };
+                    for &(region, count) in &state.found {
+                        if (count as f64 * 100.0) < enough {
+                            continue;
+                        }
+                        for member in relation.members() {
+                            let member = member?.element;
+                            match member.kind {
+                                Kind::Node => state.member_nodes.add(region, member.id),
+                                Kind::Way => state.member_ways.add(region, member.id),
+                                Kind::Relation => {}
+                            }
+                        }
+                    }
+                }
+                Ok(())
+            })?;
+        let (mut relations, mut nodes, mut ways, mut parents) = (vec![], vec![], vec![], vec![]);
+        for state in states {
+            relations.push(state.relations);
+            nodes.push(state.member_nodes);
+            ways.push(state.member_ways);
+            parents.extend(state.parents);
+        }
+        let mut relations = RegionIds::new(relations)?;
+        if self.completes_ways() {
+            relations = with_parents(relations, parents)?;
+        }
+        Ok((relations, nodes, ways))
+    }
+
+    /// All nodes of these ways, of every version of them.
+    fn nodes_of(&self, ways: &RegionIds) -> Result<Vec<Gather>> {
+        if ways.is_empty() {
+            return Ok(Vec::new());
+        }
+        let blobs = select::blobs_of(self.plan, KindSet::WAYS, |record| {
+            record.kinds.single().is_none() || ways.may_touch(record)
+        });
+        let states = self.job.pass("member ways", self.input.file(), &blobs).scan(
+            || (ways.cursor(), Gather::default(), Vec::new()),
+            |(ways, nodes, refs), blob| {
+                for_each_way(blob, refs, |id, refs| {
+                    ways.each(id, |region| refs.iter().for_each(|id| nodes.add(region, *id)));
+                    Ok(())
+                })
+            },
+        )?;
+        Ok(states.into_iter().map(|(_, nodes, _)| nodes).collect())
+    }
+
+    /// Writes what was chosen.
+    fn write(&self, chosen: &Chosen, sinks: &[Sink], writer: ElementWriter) -> Result<()> {
+        let blobs = select::blobs_of(self.plan, KindSet::ALL, |record| chosen.may_touch(record));
+        let make = || Writing::new(Kind::ALL.map(|kind| chosen.of(kind).cursor()), writer);
+        self.job
+            .pass("write", self.input.file(), &blobs)
+            .write_many(sinks, make, |state, blob, outs| state.blob(blob, outs))?;
+        Ok(())
+    }
+}
+
+/// Calls `visit` with the id and the references of each way of a blob.
+fn for_each_way(
+    blob: &mut Blob,
+    refs: &mut Vec<i64>,
+    mut visit: impl FnMut(i64, &[i64]) -> KernelResult,
+) -> KernelResult {
+    for group in blob.block()?.groups() {
+        let mut items = group.items();
+        while let Some(item) = items.try_next()? {
+            if let Item::Way(way) = item {
+                refs.clear();
+                way.refs().column().decode_deltas_into(refs)?;
+                visit(way.id(), refs)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Adds the relations that contain those that are there, directly or not, to the same regions. `parents` are
+/// all pairs of a member relation and the relation that it is a member of. O(pairs x regions), cycles end.
+fn with_parents(relations: RegionIds, parents: Vec<(i64, i64)>) -> Result<RegionIds> {
+    if parents.is_empty() || relations.is_empty() {
+        return Ok(relations);
+    }
+    let mut of: HashMap<i64, Vec<i64>> = HashMap::new();
+    for &(child, parent) in &parents {
+        of.entry(child).or_default().push(parent);
+    }
+    let mut cursor = relations.cursor();
+    let mut open: Vec<(u32, i64)> = Vec::new();
+    for child in of.keys() {
+        cursor.each(*child, |region| open.push((region, *child)));
+    }
+    let mut new = HashSet::new();
+    while let Some((region, child)) = open.pop() {
+        for &parent in of.get(&child).into_iter().flatten() {
+            let mut known = false;
+            cursor.each(parent, |r| known |= r == region);
+            if !known && new.insert((region, parent)) {
+                open.push((region, parent));
+            }
+        }
+    }
+    let mut gather = relations.to_gather();
+    for (region, id) in new {
+        gather.add(region, id);
+    }
+    RegionIds::new([gather])
+}

@@ -1,0 +1,147 @@
+//! Regions from boundary and multipolygon relations of OSM files.
+//!
+//! Three passes over the blobs in question: the relations for their member ways, the ways for their nodes, the
+//! nodes for their locations.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+
+use osmill_engine::{Error, Input, Job, Plan, Result};
+use osmill_geometry::{BorderWay, MultiPolygon, Role, assemble};
+use osmill_model::{ElementId, Kind, KindSet};
+use osmill_pbf::{Element, Relation};
+
+use crate::filter::can_be_area;
+use crate::select::{self, Wanted};
+
+/// The area of a relation of a PBF file. Members that are no border, such as subareas and labels, are passed
+/// over.
+///
+/// # Errors
+///
+/// [`Error::Failed`] if the relation is not there or its ways do not close; the message names the open ends.
+pub fn boundary_of(job: &Job, path: &Path, relation: i64) -> Result<MultiPolygon> {
+    let (input, plan) = select::open_planned(job, path)?;
+    let found = borders(job, (&input, &plan), |record| record.id() == relation)?;
+    match found.into_iter().next() {
+        Some((_, border)) => area_of(path, relation, &border),
+        None => Err(Error::Failed(format!(
+            "{}: there is no relation r{relation}",
+            path.display()
+        ))),
+    }
+}
+
+/// The area of all multipolygon and boundary relations of a PBF file together.
+///
+/// # Errors
+///
+/// [`Error::Failed`] if there is none or the ways of one do not close.
+pub fn boundaries_of_file(job: &Job, path: &Path) -> Result<MultiPolygon> {
+    let (input, plan) = select::open_planned(job, path)?;
+    let is_area =
+        |relation: &Relation<'_>| can_be_area(&Element::Relation(relation.clone())).unwrap_or(false);
+    let mut area = MultiPolygon::new();
+    for (id, border) in borders(job, (&input, &plan), is_area)? {
+        area.unite(area_of(path, id, &border)?);
+    }
+    if area.is_empty() {
+        return Err(Error::Failed(format!(
+            "{}: there is no multipolygon or boundary relation to take the region from",
+            path.display()
+        )));
+    }
+    Ok(area)
+}
+
+fn area_of(path: &Path, relation: i64, border: &[BorderWay]) -> Result<MultiPolygon> {
+    assemble(border).map_err(|e| Error::Failed(format!("{}: relation r{relation}: {e}", path.display())))
+}
+
+/// The border ways of all relations that `wants` picks, by the ids of the relations. Nodes that are not in the
+/// file are left out of the ways.
+pub(super) fn borders(
+    job: &Job,
+    (input, plan): (&Input, &Plan),
+    wants: impl Fn(&Relation<'_>) -> bool + Sync,
+) -> Result<Vec<(i64, Vec<BorderWay>)>> {
+    type Members = Vec<(i64, Role)>;
+    let blobs = select::blobs_of(plan, KindSet::RELATIONS, |_| true);
+    let states = job
+        .pass("boundary relations", input.file(), &blobs)
+        .scan(Vec::new, |found, blob| {
+            for element in blob.block()?.elements() {
+                let Element::Relation(relation) = element? else {
+                    continue;
+                };
+                if !wants(&relation) {
+                    continue;
+                }
+                let mut members = Members::new();
+                for member in relation.members() {
+                    let member = member?;
+                    if let (Kind::Way, Some(role)) = (member.element.kind, Role::of_member(member.role)) {
+                        members.push((member.element.id, role));
+                    }
+                }
+                found.push((relation.id(), members));
+            }
+            Ok(())
+        })?;
+    let mut relations: Vec<(i64, Members)> = states.into_iter().flatten().collect();
+    relations.sort_unstable_by_key(|(id, _)| *id);
+
+    let wanted = Wanted::default();
+    for (way, _) in relations.iter().flat_map(|(_, members)| members) {
+        wanted.insert(ElementId::new(Kind::Way, *way));
+    }
+    let blobs = select::blobs_of(plan, KindSet::WAYS, |record| wanted.may_touch(record));
+    let states = job
+        .pass("boundary ways", input.file(), &blobs)
+        .scan(Vec::new, |found, blob| {
+            for element in blob.block()?.elements() {
+                if let Element::Way(way) = element?
+                    && wanted.has(Kind::Way, way.id())
+                {
+                    let mut refs = Vec::new();
+                    way.refs().column().decode_deltas_into(&mut refs)?;
+                    wanted.insert_all(Kind::Node, &refs);
+                    found.push((way.id(), refs));
+                }
+            }
+            Ok(())
+        })?;
+    let ways: HashMap<i64, Vec<i64>> = states.into_iter().flatten().collect();
+
+    let blobs = select::blobs_of(plan, KindSet::NODES, |record| wanted.may_touch(record));
+    let states = job
+        .pass("boundary nodes", input.file(), &blobs)
+        .scan(Vec::new, |found, blob| {
+            for element in blob.block()?.elements() {
+                if let Element::Node(node) = element?
+                    && wanted.has(Kind::Node, node.id())
+                    && let Some(location) = node.location()?
+                {
+                    found.push((node.id(), location));
+                }
+            }
+            Ok(())
+        })?;
+    let nodes: HashMap<i64, _> = states.into_iter().flatten().collect();
+
+    let border_way = |&(id, role): &(i64, Role)| {
+        let refs = ways.get(&id)?;
+        let nodes = refs.iter().filter_map(|id| Some((*id, *nodes.get(id)?)));
+        Some(BorderWay {
+            id,
+            role,
+            nodes: nodes.collect(),
+        })
+    };
+    let mut seen = HashSet::new();
+    Ok(relations
+        .iter()
+        .filter(|(id, _)| seen.insert(*id))
+        .map(|(id, members)| (*id, members.iter().filter_map(border_way).collect()))
+        .collect())
+}

@@ -1,0 +1,459 @@
+//! What the commands that select elements share.
+//!
+//! Such a command finds out, in passes over parts of the input, which ids it wants ([`Wanted`]), and then
+//! writes those elements in one last pass. There a blob gets a [`Fate`] for each of its elements, from ids and
+//! tags only. Blobs of which nothing is kept are passed over, blobs of which everything is kept are copied with
+//! their compressed bytes, and only the others are put together anew.
+//!
+//! References are followed by [`close`]: relations to their members and these to theirs, ways to their nodes.
+//! Relations are read once for the edges between relations, which are then followed in memory, so that the
+//! depth of nesting costs nothing and cycles end.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use osmill_engine::{
+    Blob, BlobEntry, Counts, IdSets, Input, Job, KernelResult, OutputOptions, Plan, Result, Sink, TaskOutput,
+    output_header,
+};
+use osmill_model::{ElementId, Kind, KindSet};
+use osmill_pbf::{
+    Block, Element, FileHeader, INDEX_RECORD_SIZE, IndexRecord, MAX_WRITTEN_BLOB_HEADER_SIZE, MetadataFields,
+    RawItem, SORTED,
+};
+
+use crate::cat::{Format, HeaderChanges};
+
+/// Where the selected elements go.
+#[derive(Debug, Clone)]
+pub struct Target {
+    /// The file, and how it is written.
+    pub output: OutputOptions,
+    /// Its format.
+    pub format: Format,
+    /// Name and version of the program for the file header.
+    pub generator: String,
+    /// Changes to the file header, applied last.
+    pub header: HeaderChanges,
+}
+
+impl Target {
+    /// A target of this path with defaults: PBF, header fields of the input.
+    pub fn new(path: impl Into<std::path::PathBuf>) -> Self {
+        Target {
+            output: OutputOptions::new(path),
+            format: Format::Pbf,
+            generator: "osmill".into(),
+            header: HeaderChanges::default(),
+        }
+    }
+
+    /// Opens the output for elements of a file with this header.
+    pub(crate) fn open(&self, mut header: FileHeader) -> Result<Sink> {
+        match self.format {
+            Format::Opl => Sink::create(self.output.clone()),
+            Format::Pbf => {
+                header = output_header(vec![header], &self.generator);
+                self.header.apply(&mut header)?;
+                Sink::create_pbf(self.output.clone(), &header)
+            }
+        }
+    }
+
+    /// How elements are put into the output.
+    pub(crate) fn writer(&self) -> ElementWriter {
+        ElementWriter {
+            format: self.format,
+            metadata: self.output.metadata,
+        }
+    }
+}
+
+/// Opens an input and completes its plan: after this every blob has an index record.
+///
+/// Where the records show that a file is not sorted although its header says so, the claim is dropped with a
+/// warning.
+pub(crate) fn open_planned(job: &Job, path: &Path) -> Result<(Input, Plan)> {
+    let input = crate::open(job, path)?;
+    let mut plan = input.plan(job.options().threads)?;
+    job.complete(input.file(), &mut plan)?;
+    if plan.header.claims_sorted() && plan.is_sorted() == Some(false) {
+        job.warn(format!(
+            "{}: the header says that the file is sorted, but it is not; the output does not claim it",
+            input.path().display()
+        ));
+        plan.header.set_optional(SORTED, false);
+    }
+    Ok((input, plan))
+}
+
+/// The blobs of a plan that have elements of these kinds, and for which `also` holds.
+pub(crate) fn blobs_of(
+    plan: &Plan,
+    kinds: KindSet,
+    mut also: impl FnMut(&IndexRecord) -> bool,
+) -> Vec<BlobEntry> {
+    plan.blobs
+        .iter()
+        .filter(|blob| {
+            blob.index
+                .is_none_or(|record| record.kinds.intersects(kinds) && also(&record))
+        })
+        .copied()
+        .collect()
+}
+
+/// Elements of all blobs, by their records.
+pub(crate) fn total(plan: &Plan) -> Counts {
+    let mut counts = Counts::default();
+    for record in plan.blobs.iter().filter_map(|blob| blob.index) {
+        counts += record.counts.into();
+    }
+    counts
+}
+
+/// Ids that are wanted, with a coarse copy that tells of a range of ids whether any is.
+#[derive(Debug, Default)]
+pub(crate) struct Wanted {
+    ids: IdSets,
+    coarse: IdSets,
+}
+
+/// Ids that share a bit of the coarse copy: a power of two, as a shift.
+const COARSE: u32 = 9;
+/// Bits of the coarse copy that are looked at for one range at most.
+const COARSE_LOOKS: i64 = 4096;
+
+impl Wanted {
+    /// Adds an element; whether it is new.
+    pub fn insert(&self, element: ElementId) -> bool {
+        let new = self.ids.insert(element);
+        if new {
+            self.coarse.of(element.kind).insert(element.id >> COARSE);
+        }
+        new
+    }
+
+    /// Adds elements of one kind.
+    pub fn insert_all(&self, kind: Kind, ids: &[i64]) {
+        self.ids.of(kind).insert_all(ids);
+        let mut last = None;
+        for id in ids {
+            let coarse = id >> COARSE;
+            if last != Some(coarse) {
+                self.coarse.of(kind).insert(coarse);
+                last = Some(coarse);
+            }
+        }
+    }
+
+    /// Whether the element was added.
+    #[inline]
+    pub fn contains(&self, element: ElementId) -> bool {
+        self.ids.contains(element)
+    }
+
+    /// Whether the element was added.
+    #[inline]
+    pub fn has(&self, kind: Kind, id: i64) -> bool {
+        self.ids.of(kind).contains(id)
+    }
+
+    /// How many elements of a kind were added. O(memory).
+    pub fn count(&self, kind: Kind) -> u64 {
+        self.ids.of(kind).count()
+    }
+
+    /// Whether no element of a kind was added.
+    pub fn is_empty(&self, kind: Kind) -> bool {
+        self.coarse.of(kind).bytes() == 0
+    }
+
+    /// Whether a blob may have any of the elements.
+    pub fn may_touch(&self, record: &IndexRecord) -> bool {
+        let (Some(first), Some(last)) = (record.first(), record.last()) else {
+            return false;
+        };
+        if first.kind != last.kind || (first.id > 0) != (last.id > 0) {
+            return true;
+        }
+        let (low, high) = (first.id.min(last.id) >> COARSE, first.id.max(last.id) >> COARSE);
+        if high - low >= COARSE_LOOKS {
+            return true;
+        }
+        let coarse = self.coarse.of(first.kind);
+        (low..=high).any(|bit| coarse.contains(bit))
+    }
+}
+
+/// What becomes of an element.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It is left out.
+    Drop,
+    /// It is written as it is.
+    Keep,
+    /// It is written without its tags.
+    Bare,
+}
+
+/// Puts elements into an output.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ElementWriter {
+    format: Format,
+    metadata: MetadataFields,
+}
+
+impl ElementWriter {
+    /// Writes an element.
+    pub fn put(&self, element: &Element<'_>, out: &mut TaskOutput<'_>) -> KernelResult {
+        match self.format {
+            Format::Pbf => out.keep(element),
+            Format::Opl => {
+                let metadata = self.metadata.filter(element.metadata()?);
+                osmill_text::opl::write_element_as(element, &metadata, out.bytes())?;
+                let mut counts = [0; 3];
+                counts[element.kind() as usize] = 1;
+                out.count(counts.into());
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether whole blobs can be copied with their compressed bytes.
+    pub fn copies(&self, record: &IndexRecord) -> bool {
+        self.format == Format::Pbf && (!record.has_metadata || self.metadata == MetadataFields::ALL)
+    }
+
+    /// Writes all elements of a blob: as a copy of its frame where that has an index record already.
+    pub fn copy_whole(&self, blob: &mut Blob, out: &mut TaskOutput<'_>) -> KernelResult {
+        let record = blob.record()?;
+        if !self.copies(&record) {
+            for element in blob.block()?.elements() {
+                self.put(&element?, out)?;
+            }
+            return Ok(());
+        }
+        let entry = *blob.entry();
+        // Plans are completed, so a record in the entry does not mean one in the file.
+        let ours = INDEX_RECORD_SIZE..=4 + MAX_WRITTEN_BLOB_HEADER_SIZE;
+        match blob.file().cloned() {
+            Some(file) if ours.contains(&(entry.header_size as usize)) => out.copy_frame(&file, &entry),
+            _ => out.copy_message(blob.message()?, &record),
+        }
+    }
+
+    /// Writes the elements of a decoded blob that `fates`, which has one entry for each, does not drop.
+    pub fn write(&self, blob: &mut Blob, out: &mut TaskOutput<'_>, fates: &[Fate]) -> KernelResult {
+        let Some(last) = fates.iter().rposition(|fate| *fate != Fate::Drop) else {
+            return Ok(());
+        };
+        if fates.iter().all(|fate| *fate == Fate::Keep) {
+            return self.copy_whole(blob, out);
+        }
+        for (element, fate) in blob.decoded().elements().zip(&fates[..=last]) {
+            let element = element?;
+            match fate {
+                Fate::Keep => self.put(&element, out)?,
+                Fate::Bare => self.put(&element.without_tags(), out)?,
+                Fate::Drop => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The kind of what a raw item holds.
+pub(crate) fn kind_of(item: RawItem) -> Kind {
+    match item {
+        RawItem::Node | RawItem::Dense => Kind::Node,
+        RawItem::Way => Kind::Way,
+        RawItem::Relation => Kind::Relation,
+    }
+}
+
+/// Pushes the fate of each element of a block by its id alone.
+pub(crate) fn fates_by_id(
+    blob: &mut Blob,
+    fates: &mut Vec<Fate>,
+    ids: &mut Vec<i64>,
+    fate: impl Fn(Kind, i64) -> Fate,
+) -> KernelResult {
+    for group in blob.block()?.groups() {
+        let mut items = group.items();
+        while let Some((item, message)) = items.try_next_raw()? {
+            ids.clear();
+            items.parse_ids(item, message, ids)?;
+            let kind = kind_of(item);
+            fates.extend(ids.iter().map(|id| fate(kind, *id)));
+        }
+    }
+    Ok(())
+}
+
+/// Edges from relations to relations that are their members.
+type Edges = Vec<(i64, i64)>;
+
+/// Follows wanted relations to the relations among their members, and these to theirs. Those that were not
+/// wanted before are added to `new`, too. O(edges), whatever the depth; cycles end.
+fn close_relations(wanted: &Wanted, edges: impl IntoIterator<Item = (i64, i64)>, new: &Wanted) {
+    let mut children: HashMap<i64, Vec<i64>> = HashMap::new();
+    for (parent, child) in edges {
+        children.entry(parent).or_default().push(child);
+    }
+    let mut open: Vec<i64> = children
+        .keys()
+        .copied()
+        .filter(|id| wanted.has(Kind::Relation, *id))
+        .collect();
+    while let Some(parent) = open.pop() {
+        for child in children.remove(&parent).unwrap_or_default() {
+            let id = ElementId::new(Kind::Relation, child);
+            if wanted.insert(id) {
+                new.insert(id);
+                open.push(child);
+            }
+        }
+    }
+}
+
+/// Notes what an element refers to directly: nodes and ways of a relation, nodes of a way.
+fn note_references(
+    element: &Element<'_>,
+    wanted: &Wanted,
+    noted: KindSet,
+    refs: &mut Vec<i64>,
+) -> KernelResult {
+    match element {
+        Element::Node(_) => {}
+        Element::Way(way) => {
+            if noted.contains(Kind::Node) {
+                refs.clear();
+                way.refs().column().decode_deltas_into(refs)?;
+                wanted.insert_all(Kind::Node, refs);
+            }
+        }
+        Element::Relation(relation) => {
+            for member in relation.members() {
+                let member = member?.element;
+                if member.kind != Kind::Relation && noted.contains(member.kind) {
+                    wanted.insert(member);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Finds relations and ways by more than their ids while references are followed.
+pub(crate) trait Pick: Sync {
+    /// A worker's state.
+    type State: Send;
+    /// Makes it.
+    fn make(&self) -> Self::State;
+    /// Whether elements of this kind have to be asked about.
+    fn asks(&self, kind: Kind) -> bool;
+    /// Begins a block; whether any of its elements can be picked.
+    fn begin(&self, state: &mut Self::State, block: &Block) -> KernelResult<bool>;
+    /// Whether an element is picked.
+    fn picks(&self, state: &mut Self::State, element: &Element<'_>) -> KernelResult<bool>;
+}
+
+/// Picks nothing.
+pub(crate) struct ByIdOnly;
+
+impl Pick for ByIdOnly {
+    type State = ();
+    fn make(&self) {}
+    fn asks(&self, _: Kind) -> bool {
+        false
+    }
+    fn begin(&self, (): &mut (), _: &Block) -> KernelResult<bool> {
+        Ok(false)
+    }
+    fn picks(&self, (): &mut (), _: &Element<'_>) -> KernelResult<bool> {
+        Ok(false)
+    }
+}
+
+/// Adds to `wanted` the relations and ways that `pick` picks, and what all wanted ones refer to, directly or
+/// not. `noted` are the kinds whose ids are of use; those of other kinds are all written anyway.
+///
+/// At most three passes: all relations for their edges and members, nested relations for their members, ways
+/// for their nodes.
+pub(crate) fn close<P: Pick>(
+    job: &Job,
+    (input, plan): (&Input, &Plan),
+    wanted: &Wanted,
+    noted: KindSet,
+    pick: &P,
+) -> Result<()> {
+    let make = || (pick.make(), Vec::new(), Edges::new());
+    if pick.asks(Kind::Relation) || !wanted.is_empty(Kind::Relation) {
+        let blobs = blobs_of(plan, KindSet::RELATIONS, |_| true);
+        let states =
+            job.pass("relations", input.file(), &blobs)
+                .scan(make, |(state, refs, edges), blob| {
+                    let block = blob.block()?;
+                    let may_pick = pick.begin(state, block)?;
+                    for element in block.elements() {
+                        let element = element?;
+                        let Element::Relation(relation) = &element else {
+                            continue;
+                        };
+                        for member in relation.members() {
+                            let member = member?.element;
+                            if member.kind == Kind::Relation {
+                                edges.push((relation.id(), member.id));
+                            }
+                        }
+                        let id = element.element_id();
+                        if wanted.contains(id) || may_pick && pick.picks(state, &element)? {
+                            wanted.insert(id);
+                            note_references(&element, wanted, noted, refs)?;
+                        }
+                    }
+                    Ok(())
+                })?;
+        let edges = states.into_iter().flat_map(|(_, _, edges)| edges);
+        let new = Wanted::default();
+        close_relations(wanted, edges, &new);
+        if !new.is_empty(Kind::Relation) {
+            let blobs = blobs_of(plan, KindSet::RELATIONS, |record| new.may_touch(record));
+            job.pass("nested relations", input.file(), &blobs)
+                .scan(Vec::new, |refs, blob| {
+                    for element in blob.block()?.elements() {
+                        let element = element?;
+                        if new.contains(element.element_id()) {
+                            note_references(&element, wanted, noted, refs)?;
+                        }
+                    }
+                    Ok(())
+                })?;
+        }
+    }
+    let asks = pick.asks(Kind::Way);
+    if noted.contains(Kind::Node) && (asks || !wanted.is_empty(Kind::Way)) {
+        let blobs = blobs_of(plan, KindSet::WAYS, |record| asks || wanted.may_touch(record));
+        job.pass("ways", input.file(), &blobs)
+            .scan(make, |(state, refs, _), blob| {
+                let record = blob.record()?;
+                let block = blob.block()?;
+                let may_pick = asks && pick.begin(state, block)?;
+                if !may_pick && !wanted.may_touch(&record) {
+                    return Ok(());
+                }
+                for element in block.elements() {
+                    let element = element?;
+                    if element.kind() == Kind::Way
+                        && (wanted.contains(element.element_id())
+                            || may_pick && pick.picks(state, &element)?)
+                    {
+                        note_references(&element, wanted, noted, refs)?;
+                    }
+                }
+                Ok(())
+            })?;
+    }
+    Ok(())
+}

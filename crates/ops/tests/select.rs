@@ -1,0 +1,245 @@
+//! tags-filter, getid, removeid and getparents against osmium, and on the cases that users reported.
+
+mod beside;
+
+use std::path::{Path, PathBuf};
+
+use beside::{all, assert_same, few, job, opl, osmium, ready, to_pbf};
+use osmill_model::Kind;
+use osmill_ops::filter::TagFilter;
+use osmill_ops::getid::{self, getid};
+use osmill_ops::getparents::{self, getparents};
+use osmill_ops::ids::parse_ids;
+use osmill_ops::select::Target;
+use osmill_ops::tags_filter::{self, tags_filter};
+
+fn target(folder: &Path) -> Target {
+    let mut target = Target::new(folder.join("ours.osm.pbf"));
+    target.output.overwrite = true;
+    target
+}
+
+/// osmium's output for these arguments, as OPL.
+fn theirs(file: &Path, command: &[&str], rest: &[&str]) -> String {
+    let mut arguments = command.to_vec();
+    arguments.extend(["-f", "opl", "-o", "-", file.to_str().unwrap()]);
+    arguments.extend(rest);
+    String::from_utf8(osmium(&arguments)).unwrap()
+}
+
+fn filtered(file: &Path, folder: &Path, flags: &str, expressions: &[&str]) -> (String, tags_filter::Report) {
+    let target = target(folder);
+    let options = tags_filter::Options {
+        filter: TagFilter::parse(expressions).unwrap(),
+        invert: flags.contains('i'),
+        omit_referenced: flags.contains('R'),
+        remove_tags: flags.contains('t'),
+    };
+    let report = tags_filter(&job(2), file, &options, &target).unwrap();
+    (opl(&target.output.path), report)
+}
+
+const EXPRESSIONS: &[&[&str]] = &[
+    &["w/highway=primary"],
+    &["highway"],
+    &["nr/name=*a*", "w/building!=yes"],
+    &["a/building,landuse"],
+    &["r/type=multipolygon,boundary"],
+    &["n/amenity", "w/name:*"],
+    &["/*=yes,no"],
+    &["r/route=bicycle", "n/addr:*=1*"],
+];
+
+fn filter_like_osmium(files: &[PathBuf], all_flags: &[&str]) {
+    let folder = tempfile::tempdir().unwrap();
+    for file in files {
+        for expressions in EXPRESSIONS {
+            for &flags in all_flags {
+                // There osmium loses ways and nodes; see the module's documentation.
+                if flags.contains('i') && !flags.contains('R') && expressions[0].starts_with(['r']) {
+                    continue;
+                }
+                let (ours, report) = filtered(file, folder.path(), flags, expressions);
+                let mut command = vec!["tags-filter".to_owned()];
+                command.extend(flags.chars().map(|flag| format!("-{flag}")));
+                let command: Vec<&str> = command.iter().map(String::as_str).collect();
+                let expected = theirs(file, &command, expressions);
+                let what = format!("{} {flags} {expressions:?}", file.display());
+                assert_same(&what, &ours, &expected);
+                let written = ours.lines().count() as u64;
+                assert_eq!(
+                    report.matched.total() + report.referenced.total(),
+                    written,
+                    "{what}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn tags_filter_keeps_what_osmium_keeps() {
+    if let Some(data) = ready() {
+        filter_like_osmium(&few(&data), &["t", "iR"]);
+    }
+}
+
+#[test]
+#[ignore = "minutes: all real extracts"]
+fn tags_filter_keeps_what_osmium_keeps_on_all_extracts() {
+    if let Some(data) = ready() {
+        filter_like_osmium(&all(&data), &["", "R", "t", "i", "iR", "it"]);
+    }
+}
+
+#[test]
+fn tags_filter_matches_history_version_by_version() {
+    let Some(data) = ready() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let file = data.join("history/faroe-islands-oshdb.osh.pbf");
+    for expressions in [&["w/highway"][..], &["natural=coastline", "r/type"]] {
+        for flags in ["R", "iR"] {
+            let (ours, _) = filtered(&file, folder.path(), flags, expressions);
+            let mut command = vec!["tags-filter", "-R"];
+            command.extend(flags.contains('i').then_some("-i"));
+            assert_same(flags, &ours, &theirs(&file, &command, expressions));
+        }
+    }
+}
+
+/// Ids of some elements of each kind, and one that is missing.
+fn some_ids(file: &Path) -> Vec<String> {
+    let text = opl(file);
+    let mut ids = vec!["n3".to_owned()];
+    for letter in ["n", "w", "r"] {
+        let lines: Vec<_> = text.lines().filter(|line| line.starts_with(letter)).collect();
+        for part in [1, 3, 7] {
+            if let Some(line) = lines.get(lines.len() * part / 8) {
+                ids.push(line.split(' ').next().unwrap().to_owned());
+            }
+        }
+    }
+    ids
+}
+
+fn by_id_like_osmium(files: &[PathBuf]) {
+    let folder = tempfile::tempdir().unwrap();
+    let target = target(folder.path());
+    for file in files {
+        let ids = some_ids(file);
+        let texts: Vec<&str> = ids.iter().map(String::as_str).collect();
+        let parsed = parse_ids(&ids, Kind::Node).unwrap();
+        for flags in ["", "r", "rt", "v"] {
+            let options = getid::Options {
+                ids: parsed.clone(),
+                add_referenced: flags.contains('r'),
+                remove_tags: flags.contains('t'),
+                invert: flags.contains('v'),
+            };
+            let report = getid(&job(2), file, &options, &target).unwrap();
+            let command = match flags {
+                "r" => vec!["getid", "-r"],
+                "rt" => vec!["getid", "-r", "-t"],
+                "v" => vec!["removeid"],
+                _ => vec!["getid"],
+            };
+            let what = format!("getid {flags} {} {ids:?}", file.display());
+            assert_same(&what, &opl(&target.output.path), &theirs(file, &command, &texts));
+            assert!(report.missing_ids.contains(&"n3".parse().unwrap()), "{what}");
+        }
+        for add_self in [false, true] {
+            let options = getparents::Options {
+                ids: parsed.clone(),
+                add_self,
+            };
+            getparents(&job(2), file, &options, &target).unwrap();
+            let mut command = vec!["getparents"];
+            command.extend(add_self.then_some("-s"));
+            let what = format!("getparents {add_self} {} {ids:?}", file.display());
+            assert_same(&what, &opl(&target.output.path), &theirs(file, &command, &texts));
+        }
+    }
+}
+
+#[test]
+fn elements_by_id_are_osmiums() {
+    if let Some(data) = ready() {
+        by_id_like_osmium(&few(&data));
+    }
+}
+
+#[test]
+#[ignore = "a minute: all real extracts"]
+fn elements_by_id_are_osmiums_on_all_extracts() {
+    if let Some(data) = ready() {
+        let mut files = all(&data);
+        files.push(data.join("history/faroe-islands-oshdb.osh.pbf"));
+        by_id_like_osmium(&files);
+    }
+}
+
+#[test]
+fn nested_relations_and_cycles_are_followed() {
+    let Some(data) = ready() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    // Relation 2 holds relation 1 and itself, relation 1 a way of two nodes.
+    let file = to_pbf(&data.join("cases/nest.osm"), folder.path());
+    let (text, report) = filtered(&file, folder.path(), "", &["r/type=superroute"]);
+    assert_eq!(text.lines().count(), 5, "{text}");
+    assert_eq!((report.matched.total(), report.referenced.total()), (1, 4));
+    let target = target(folder.path());
+    let options = getid::Options {
+        ids: parse_ids(&["r2"], Kind::Node).unwrap(),
+        add_referenced: true,
+        ..getid::Options::default()
+    };
+    let report = getid(&job(2), &file, &options, &target).unwrap();
+    assert_eq!((opl(&target.output.path).lines().count(), report.missing), (5, 0));
+}
+
+#[test]
+fn excluded_elements_that_others_refer_to_are_counted() {
+    let Some(data) = ready() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let file = to_pbf(&data.join("cases/inv.osm"), folder.path());
+    let (text, report) = filtered(&file, folder.path(), "i", &["w/maritime"]);
+    assert_eq!(text.lines().count(), 4, "{text}");
+    assert_eq!((report.referenced.total(), report.referenced.ways), (1, 1));
+    let (text, report) = filtered(&file, folder.path(), "iR", &["w/maritime"]);
+    assert_eq!((text.lines().count(), report.referenced.total()), (3, 0));
+}
+
+/// Where osmium loses what is not matched and not referred to by what is left, it stays.
+#[test]
+fn inverted_expressions_about_relations_leave_ways_alone() {
+    let Some(data) = ready() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    for file in few(&data) {
+        let (text, _) = filtered(&file, folder.path(), "i", &["r/type"]);
+        let expected: String = opl(&file)
+            .lines()
+            .filter(|line| !line.starts_with('r'))
+            .map(|line| format!("{line}\n"))
+            .collect();
+        assert_same("-i r/type", &text, &expected);
+    }
+}
+
+#[test]
+fn any_number_of_threads_writes_the_same_bytes() {
+    let Some(data) = ready() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let target = target(folder.path());
+    for file in few(&data) {
+        let mut outputs = Vec::new();
+        for threads in [1, 2, 5] {
+            let options = tags_filter::Options {
+                filter: TagFilter::parse(&["highway", "r/type"]).unwrap(),
+                ..tags_filter::Options::default()
+            };
+            tags_filter(&job(threads), &file, &options, &target).unwrap();
+            outputs.push(std::fs::read(&target.output.path).unwrap());
+        }
+        assert!(outputs.windows(2).all(|pair| pair[0] == pair[1]));
+    }
+}

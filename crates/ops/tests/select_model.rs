@@ -1,0 +1,209 @@
+//! The commands that select against the slow model, on generated data of every shape.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use common::job;
+use osmill_geometry::{MultiPolygon, Region};
+use osmill_model::{BoundingBox, ElementId, Location};
+use osmill_ops::extract::{Extract, Options, Smart, Strategy as Extracting, extract};
+use osmill_ops::filter::TagFilter;
+use osmill_ops::select::Target;
+use osmill_ops::{getid, getparents, tags_filter};
+use osmill_testkit::model::{Completeness, Data, PbfOptions, SmartOptions, TagExpression};
+use osmill_testkit::strategies::{self, Shape};
+use proptest::prelude::*;
+
+/// A file of the data, in thin blocks, with index or without.
+fn file(data: &Data, elements_per_block: usize, index: bool, folder: &Path) -> std::path::PathBuf {
+    let path = folder.join("input.osm.pbf");
+    let options = PbfOptions {
+        elements_per_block,
+        index,
+        ..PbfOptions::default()
+    };
+    std::fs::write(&path, data.to_pbf_with(&options)).unwrap();
+    path
+}
+
+fn target(folder: &Path, name: &str) -> Target {
+    let mut target = Target::new(folder.join(name));
+    target.output.overwrite = true;
+    target
+}
+
+fn read(target: &Target) -> Data {
+    Data::from_pbf(&std::fs::read(&target.output.path).unwrap()).unwrap()
+}
+
+fn any_shape() -> impl Strategy<Value = Data> {
+    prop_oneof![
+        strategies::data_of(Shape::CONSISTENT),
+        strategies::data_of(Shape::SORTED),
+        strategies::data_of(Shape::HISTORY),
+        strategies::data_of(Shape::WILD),
+    ]
+}
+
+fn one_version() -> impl Strategy<Value = Data> {
+    prop_oneof![
+        strategies::data_of(Shape::CONSISTENT),
+        strategies::data_of(Shape::SORTED)
+    ]
+}
+
+fn area() -> impl Strategy<Value = MultiPolygon> {
+    (strategies::location(), strategies::location()).prop_map(|(a, b)| {
+        let low = Location::new(a.lon.min(b.lon), a.lat.min(b.lat));
+        let high = Location::new(a.lon.max(b.lon), a.lat.max(b.lat));
+        MultiPolygon::from_bbox(BoundingBox { min: low, max: high })
+    })
+}
+
+fn ids() -> impl Strategy<Value = BTreeSet<ElementId>> {
+    prop::collection::btree_set(strategies::element_id(Shape::SORTED), 1..6)
+}
+
+fn check_extract(
+    data: &Data,
+    (block, index): (usize, bool),
+    areas: &[MultiPolygon],
+    strategy: &Extracting,
+    with_history: bool,
+    model: &Completeness,
+) -> Result<(), TestCaseError> {
+    let folder = tempfile::tempdir().unwrap();
+    let input = file(data, block, index, folder.path());
+    let extracts: Vec<Extract> = areas
+        .iter()
+        .enumerate()
+        .map(|(i, area)| Extract {
+            area: area.clone(),
+            target: target(folder.path(), &format!("{i}.osm.pbf")),
+            header_from_input: Vec::new(),
+        })
+        .collect();
+    let options = Options {
+        strategy: strategy.clone(),
+        with_history,
+        ..Options::default()
+    };
+    extract(&job(2), &input, &extracts, &options).unwrap();
+    for extract in &extracts {
+        let region = Region::new(extract.area.clone());
+        let expected = data.extract(|location| region.contains(location), model);
+        prop_assert_eq!(read(&extract.target), expected);
+    }
+    Ok(())
+}
+
+const EXPRESSIONS: &[&str] = &[
+    "highway",
+    "n/*=*",
+    "w/name=a*",
+    "a/type",
+    "r/type=multipolygon",
+    "*!=yes",
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    #[test]
+    fn extracts_of_one_version(
+        data in one_version(),
+        layout in (1usize..9, any::<bool>()),
+        areas in prop::collection::vec(area(), 1..4),
+        all_types in any::<bool>(),
+    ) {
+        let smart = Smart {
+            types: (!all_types).then(|| vec!["multipolygon".into()]),
+            ..Smart::default()
+        };
+        let model = SmartOptions { types: smart.types.clone() };
+        for (strategy, model) in [
+            (Extracting::Simple, Completeness::Simple),
+            (Extracting::default(), Completeness::CompleteWays),
+            (Extracting::Smart(smart), Completeness::Smart(model)),
+        ] {
+            check_extract(&data, layout, &areas, &strategy, false, &model)?;
+        }
+    }
+
+    #[test]
+    fn extracts_with_all_versions(
+        data in any_shape(),
+        layout in (1usize..9, any::<bool>()),
+        areas in prop::collection::vec(area(), 1..3),
+    ) {
+        check_extract(&data, layout, &areas, &Extracting::default(), true, &Completeness::CompleteWays)?;
+    }
+
+    #[test]
+    fn filters_of_one_version(
+        data in one_version(),
+        (block, index) in (1usize..9, any::<bool>()),
+        chosen in prop::sample::subsequence(EXPRESSIONS.to_vec(), 1..4),
+        (invert, omit_referenced, remove_tags) in any::<(bool, bool, bool)>(),
+    ) {
+        let folder = tempfile::tempdir().unwrap();
+        let input = file(&data, block, index, folder.path());
+        let target = target(folder.path(), "out.osm.pbf");
+        let options = tags_filter::Options {
+            filter: TagFilter::parse(&chosen).unwrap(),
+            invert,
+            omit_referenced,
+            remove_tags,
+        };
+        let report = tags_filter::tags_filter(&job(2), &input, &options, &target).unwrap();
+        let model: Vec<_> = chosen.iter().map(|text| TagExpression::parse(text).unwrap()).collect();
+        let expected = data.tags_filter(
+            |element| model.iter().any(|expression| expression.matches(element)) != invert,
+            omit_referenced,
+            remove_tags,
+        );
+        prop_assert_eq!(read(&target), expected.data);
+        prop_assert_eq!(report.matched.total(), expected.matched.len() as u64);
+        prop_assert_eq!(report.referenced.total(), expected.referenced.len() as u64);
+    }
+
+    #[test]
+    fn elements_by_id(
+        data in any_shape(),
+        (block, index) in (1usize..9, any::<bool>()),
+        ids in ids(),
+        (references, remove_tags, add_self) in any::<(bool, bool, bool)>(),
+    ) {
+        let folder = tempfile::tempdir().unwrap();
+        let input = file(&data, block, index, folder.path());
+        let target = target(folder.path(), "out.osm.pbf");
+        let mut options = getid::Options {
+            ids: ids.iter().copied().collect(),
+            add_referenced: references,
+            remove_tags: references && remove_tags,
+            invert: false,
+        };
+        let report = getid::getid(&job(2), &input, &options, &target).unwrap();
+        let (expected, missing) = data.get_ids(&ids, references, options.remove_tags);
+        prop_assert_eq!(read(&target), expected.data);
+        let found: BTreeSet<_> = report.missing_ids.iter().copied().collect();
+        if references {
+            prop_assert!(found.is_superset(&missing));
+            let there = data.ids();
+            prop_assert!(found.iter().all(|id| !there.contains(id)));
+        } else {
+            prop_assert_eq!(found, missing);
+        }
+        (options.add_referenced, options.remove_tags, options.invert) = (false, false, true);
+        getid::getid(&job(2), &input, &options, &target).unwrap();
+        prop_assert_eq!(read(&target), data.remove_ids(&ids));
+        let options = getparents::Options {
+            ids: options.ids,
+            add_self,
+        };
+        getparents::getparents(&job(2), &input, &options, &target).unwrap();
+        prop_assert_eq!(read(&target), data.get_parents(&ids, add_self));
+    }
+}
