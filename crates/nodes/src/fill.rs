@@ -195,6 +195,8 @@ const SHARD: u64 = 4096;
 type Shard = Mutex<Vec<(u32, Location)>>;
 
 #[derive(Debug)]
+// There is one of them; boxing would gain nothing.
+#[allow(clippy::large_enum_variant)]
 enum State {
     Sorted(Box<Mutex<Sorted>>),
     Scattered(Vec<Shard>),

@@ -125,6 +125,8 @@ struct Work<'a> {
 }
 
 /// What the passes before the last one left for it.
+// There is one of them; boxing would gain nothing.
+#[allow(clippy::large_enum_variant)]
 enum Found {
     /// The table of the last range, and what was noted of the others.
     Table(LocationTable, Option<LocationStreams>),

@@ -25,7 +25,7 @@ use osmill_model::{BoundingBox, ElementId, Kind, KindSet, Location, id_order};
 use crate::block::{Block, Node, RawItem};
 use crate::dense::DenseNodes;
 use crate::error::{BlockError, BlockErrorKind};
-use crate::wire::{Fields, Value, Varints, count_varints, zigzag_decode};
+use crate::wire::{Fields, Value, Varints, WireError, count_varints, zigzag_decode};
 
 /// Bytes of an encoded record.
 pub const INDEX_RECORD_SIZE: usize = 64;
@@ -174,6 +174,29 @@ impl IndexRecord {
     }
 }
 
+/// Walks the fields of an Info message, and tells whether `visible` is among them.
+#[inline]
+fn has_visible_field(info: &[u8]) -> Result<bool, WireError> {
+    let (mut rest, mut visible) = (info, false);
+    while let [key, value @ ..] = rest {
+        if key & 0x87 != 0 {
+            // Not a number, or a field of a high number.
+            let mut fields = Fields::new(rest);
+            while let Some((number, _)) = fields.try_next()? {
+                visible |= number == 6;
+            }
+            break;
+        }
+        visible |= *key == 6 << 3;
+        match value.iter().position(|byte| *byte < 0x80) {
+            Some(end @ ..10) => rest = &value[end + 1..],
+            Some(_) => return Err(WireError::VarintTooLong),
+            None => return Err(WireError::Truncated),
+        }
+    }
+    Ok(visible)
+}
+
 fn check_value(bytes: &[u8], data_size: usize) -> u32 {
     let step = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
     let hash = bytes.iter().fold(0x811c_9dc5, step);
@@ -261,6 +284,10 @@ impl IndexBuilder {
         let (mut id, mut count, mut info) = (None, 0, None);
         let mut fields = Fields::new(message);
         while let Some((number, value)) = fields.try_next()? {
+            if let (2 | 3 | 8 | 9 | 10, Value::Bytes([.., 0x80..=0xff])) = (number, value) {
+                // The last varint of a column is cut off.
+                return Err(WireError::Truncated.into());
+            }
             match (number, value) {
                 (1, value) => id = Some(value.varint()? as i64),
                 (2, Value::Bytes(keys)) => self.record.has_tags |= !keys.is_empty(),
@@ -282,13 +309,7 @@ impl IndexBuilder {
     fn note_info(&mut self, info: Option<&[u8]>) -> Result<(), BlockError> {
         if let Some(info) = info.filter(|info| !info.is_empty()) {
             self.record.has_metadata = true;
-            // The key of the field has to be among the bytes; it rarely is by chance.
-            if !self.record.has_visibility && info.contains(&(6 << 3)) {
-                let mut fields = Fields::new(info);
-                while let Some((number, _)) = fields.try_next()? {
-                    self.record.has_visibility |= number == 6;
-                }
-            }
+            self.record.has_visibility |= has_visible_field(info)?;
         }
         Ok(())
     }
@@ -440,6 +461,19 @@ mod tests {
     }
 
     proptest! {
+        /// The quick walk over an Info message and the general one agree, on damaged bytes, too.
+        #[test]
+        fn visibility_is_seen(info in proptest::collection::vec(prop_oneof![Just(0x30u8), Just(0x08), Just(0x80), any::<u8>()], 0..30)) {
+            let slow = || -> Result<bool, WireError> {
+                let (mut fields, mut visible) = (Fields::new(&info), false);
+                while let Some((number, _)) = fields.try_next()? {
+                    visible |= number == 6;
+                }
+                Ok(visible)
+            };
+            prop_assert_eq!(has_visible_field(&info).ok(), slow().ok());
+        }
+
         #[test]
         fn records_read_back(kinds in 0u8..8, counts: [u32; 3], ids: (i64, i64), flags: [bool; 6], refs: u64, bbox: Option<[i32; 4]>, size: u32) {
             let record = IndexRecord {
