@@ -14,7 +14,15 @@ fn osmill(arguments: &[&str], files: &[&Path]) -> Output {
 }
 
 fn dump(store: &Path) -> (Vec<u8>, i64) {
-    let check = osmill(&["nodes", "check"], &[store]);
+    // The system gives the lock of a killed process back only when its requests to the disk have ended.
+    let mut check = osmill(&["nodes", "check"], &[store]);
+    for _ in 0..100 {
+        if !String::from_utf8_lossy(&check.stderr).contains("in use") {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+        check = osmill(&["nodes", "check"], &[store]);
+    }
     assert!(check.status.success(), "{check:?}");
     let stats = osmill(&["nodes", "stats", "--json"], &[store]);
     let stats: serde_json::Value = serde_json::from_slice(&stats.stdout).unwrap();

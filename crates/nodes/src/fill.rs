@@ -198,7 +198,7 @@ type Shard = Mutex<Vec<(u32, Location)>>;
 // There is one of them; boxing would gain nothing.
 #[allow(clippy::large_enum_variant)]
 enum State {
-    Sorted(Mutex<Sorted>),
+    Sorted(Box<Mutex<Sorted>>),
     Scattered(Vec<Shard>),
 }
 
@@ -222,7 +222,7 @@ impl Filler {
         let blocks = Blocks::new(ids.len())?;
         Ok(Filler {
             ids,
-            state: State::Sorted(Mutex::new(Sorted {
+            state: State::Sorted(Box::new(Mutex::new(Sorted {
                 blocks,
                 present: 0,
                 next: 0,
@@ -230,7 +230,7 @@ impl Filler {
                 open: CLOSED,
                 last: None,
                 data: Vec::new(),
-            })),
+            }))),
         })
     }
 
@@ -319,7 +319,7 @@ impl Filler {
             State::Sorted(sorted) => {
                 let mut sorted = sorted.into_inner().unwrap_or_else(PoisonError::into_inner);
                 sorted.turn_to(u64::MAX, slots)?;
-                LocationTable::new(self.ids, sorted.blocks, sorted.present)
+                Ok(LocationTable::new(self.ids, sorted.blocks, sorted.present))
             }
             State::Scattered(shards) => {
                 let mut blocks = Blocks::new(slots)?;
@@ -340,7 +340,7 @@ impl Filler {
                         blocks.set(number, entry.moved(offset));
                     }
                 }
-                LocationTable::new(self.ids, blocks, present)
+                Ok(LocationTable::new(self.ids, blocks, present))
             }
         }
     }

@@ -3,7 +3,7 @@
 use osmill_model::Location;
 
 /// Slots of a block.
-pub const BLOCK: usize = 64;
+pub const BLOCK: usize = 32;
 
 /// Bytes behind the data that a read of the last location may touch.
 pub(crate) const SPARE: usize = 16;

@@ -32,8 +32,9 @@ impl Blocks {
     /// Room for `slots` slots, all without a location.
     pub fn new(slots: u64) -> Result<Blocks> {
         let blocks = usize::try_from(slots.div_ceil(BLOCK as u64)).unwrap_or(usize::MAX / 32);
-        // Four and a half bytes a location are usual. Memory is taken when it is written.
-        let guess = usize::try_from(slots.saturating_mul(9) / 128).unwrap_or(0) + 1;
+        // Four to six bytes a location are usual. Memory is taken when it is written, and what is too little is
+        // copied once.
+        let guess = usize::try_from(slots.saturating_mul(7) / 64).unwrap_or(0) + 1;
         Ok(Blocks {
             directory: LineBuffer::zeroed((blocks * 2).div_ceil(8)).map_err(failed)?,
             data: LineBuffer::zeroed(guess).map_err(failed)?,
@@ -60,11 +61,6 @@ impl Blocks {
         words[at + 1] = entry.form;
     }
 
-    /// Ends the building: gives back what was reserved in vain.
-    fn finish(&mut self) -> Result<()> {
-        self.data.resize((self.used + SPARE).div_ceil(64)).map_err(failed)
-    }
-
     #[inline(always)]
     fn entry(&self, slot: u64) -> Entry {
         let at = (slot / BLOCK as u64) as usize * 2;
@@ -82,9 +78,8 @@ impl Blocks {
 }
 
 impl LocationTable {
-    pub(crate) fn new(ids: NodeIds, mut blocks: Blocks, present: u64) -> Result<LocationTable> {
-        blocks.finish()?;
-        Ok(LocationTable { ids, blocks, present })
+    pub(crate) fn new(ids: NodeIds, blocks: Blocks, present: u64) -> LocationTable {
+        LocationTable { ids, blocks, present }
     }
 
     /// The ids that were asked for.
@@ -156,6 +151,6 @@ impl LocationTable {
 
     /// Bytes taken by the blocks: directory and data.
     pub fn block_bytes(&self) -> u64 {
-        (self.blocks.directory.bytes().len() + self.blocks.data.bytes().len()) as u64
+        (self.blocks.directory.bytes().len() + self.blocks.used) as u64
     }
 }
