@@ -287,7 +287,7 @@ pub(crate) fn for_each_picked<'b>(
             }
             match items.parse(item, message)? {
                 Item::Dense(dense) => {
-                    let (first, count) = (at, (&dense).count());
+                    let (first, count) = (at, dense.len());
                     at += count;
                     if !(first..at.min(end)).any(&wants) {
                         continue;
