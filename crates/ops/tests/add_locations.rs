@@ -57,7 +57,7 @@ impl Item {
 }
 
 fn old_location(i: usize) -> Option<Location> {
-    (i % 3 != 0).then(|| Location::new(-(i as i32), 77))
+    (!i.is_multiple_of(3)).then(|| Location::new(-(i as i32), 77))
 }
 
 /// Writes a file whose blobs have `per_blob` elements.

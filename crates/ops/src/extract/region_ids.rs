@@ -209,7 +209,9 @@ impl RegionIds {
         let (Some(first), Some(last)) = (record.first(), record.last()) else {
             return false;
         };
-        if first.kind != last.kind || (first.id < 0) != (last.id < 0) {
+        // In file order 0 comes first, then negative ids, then positive ones: only among ids of one sign do
+        // the ends enclose all.
+        if first.kind != last.kind || first.id.signum() != last.id.signum() {
             return true;
         }
         let (low, high) = (place(first.id).0 >> 6, place(last.id).0 >> 6);
