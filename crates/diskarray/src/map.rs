@@ -4,7 +4,7 @@ use crate::apply::{Applied, REMOVE};
 use crate::backend::{Backend, FileBackend};
 use crate::batch::{Batch, sort_by_key};
 use crate::codec::Encoding;
-use crate::core::{Core, Hold, Published};
+use crate::core::{Core, Hold, LEAST_MEMORY, Published};
 use crate::error::{Error, Result};
 use crate::options::{Durability, Options};
 use crate::store::Store;
@@ -612,6 +612,13 @@ impl<V: Value> OrderedMap<V> {
 
 pub(crate) fn open_file(path: &Path, options: &Options, create: bool) -> Result<Arc<dyn Backend>> {
     let file = path.display().to_string();
+    // Before a file is made that could not be used.
+    if options.memory < LEAST_MEMORY {
+        return Err(Error::Budget {
+            given: options.memory,
+            least: LEAST_MEMORY,
+        });
+    }
     let backend = FileBackend::open(path, options.access, create, create || !options.read_only);
     match backend {
         Ok(backend) => Ok(Arc::new(backend)),

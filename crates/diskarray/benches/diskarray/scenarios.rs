@@ -257,7 +257,11 @@ pub fn big(args: &Args) {
         while pipeline.pop().unwrap().is_some() {}
     });
     drop(pipeline);
-    println!("window of 2048: search {}", per_second(r));
+    println!(
+        "window of 2048: search {}; resident {:.0} MiB",
+        per_second(r),
+        resident().1
+    );
     let keys: Vec<u64> = (0..size).map(|_| absent(&mut random)).collect();
     let r = rate(size, || {
         let mut batch = Batch::new();
@@ -265,7 +269,11 @@ pub fn big(args: &Args) {
         map.apply(&mut batch).unwrap();
         map.commit(Durability::Batch, &[]).unwrap();
     });
-    println!("durable insert in a batch of {size}: {}", per_second(r));
+    println!(
+        "durable insert in a batch of {size}: {}; resident {:.0} MiB",
+        per_second(r),
+        resident().1
+    );
     assert!(map.get_many(&keys[..10_000]).unwrap().iter().all(Option::is_some));
     println!("{}\npeak resident {:.0} MiB", map.stats().unwrap(), resident().0);
 }

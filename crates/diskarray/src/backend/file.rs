@@ -38,7 +38,7 @@ impl FileBackend {
     /// Opens, or with `create` makes, a file and locks it: for one writer, or shared among readers of an unchanging file.
     ///
     /// # Errors
-    /// Those of the operating system; `WouldBlock` when the lock is held elsewhere.
+    /// Those of the operating system; `WouldBlock` when the lock is still held elsewhere after half a second.
     pub fn open(path: &Path, access: Access, create: bool, write: bool) -> io::Result<Self> {
         let options = |flags: OFlags, create: bool| {
             let mut o = OpenOptions::new();
@@ -64,7 +64,7 @@ impl FileBackend {
         } else {
             FlockOperation::NonBlockingLockShared
         };
-        flock(&file, lock)?;
+        take_lock(&file, lock)?;
         let file = Arc::new(file);
         let ring = match access {
             Access::Auto | Access::Uring => probe_uring(&file),
@@ -89,6 +89,21 @@ impl FileBackend {
             uring: ring.is_ok(),
             story,
         })
+    }
+}
+
+/// A process that was killed with requests in flight keeps its lock until the kernel has wound up its ring, so a held lock gets some
+/// patience.
+fn take_lock(file: &File, lock: FlockOperation) -> io::Result<()> {
+    let mut tries = 50;
+    loop {
+        match flock(file, lock) {
+            Err(rustix::io::Errno::WOULDBLOCK) if tries > 0 => {
+                tries -= 1;
+                std::thread::sleep(std::time::Duration::from_millis(10));
+            }
+            other => return Ok(other?),
+        }
     }
 }
 
