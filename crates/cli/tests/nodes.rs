@@ -68,7 +68,7 @@ fn a_killed_change_is_whole_or_absent() {
     for step in 0..24u32 {
         std::fs::copy(at("start"), &store).unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_osmill"))
-            .args(&arguments)
+            .args(arguments)
             .args([&store, &at("change.osc")])
             .stderr(Stdio::null())
             .spawn()
