@@ -288,7 +288,7 @@ impl<'f> BlockMatcher<'f> {
         for index in 0..count as u64 {
             let text = block.string(index).map_err(osmill_pbf::BlockError::from)?;
             let word = match &few {
-                Some(few) => few.iter().any(|word| *word == text),
+                Some(few) => few.contains(&text),
                 None => self.words.contains(text),
             };
             let key = word || self.patterns.iter().any(|pattern| pattern.matches(text));

@@ -287,14 +287,15 @@ pub(crate) fn for_each_picked<'b>(
             }
             match items.parse(item, message)? {
                 Item::Dense(dense) => {
-                    let (first, count) = (at, (&dense).count());
+                    let dense = &dense;
+                    let (first, count) = (at, dense.count());
                     at += count;
                     if !(first..at.min(end)).any(&wants) {
                         continue;
                     }
                     let mut wanted = (first..at).filter(|at| wants(*at));
                     picker.pick(
-                        &dense,
+                        dense,
                         |place| first + place < end && wants(first + place),
                         |node| match wanted.next() {
                             Some(at) => visit(at, Element::Node(node)),
