@@ -178,7 +178,12 @@ fn history_extracts_hold_all_versions_as_osmiums_do() {
     let file = data.join("history/faroe-islands-oshdb.osh.pbf");
     let text = part(&file, [0.3, 0.35, 0.6, 0.55]);
     let area = parse_bbox(&text).unwrap();
-    let (texts, _) = ours(&file, folder.path(), &[area.clone()], &Options::default());
+    let (texts, _) = ours(
+        &file,
+        folder.path(),
+        std::slice::from_ref(&area),
+        &Options::default(),
+    );
     let mut arguments = vec!["extract", "-H", "-f", "opl", "-o", "-", "-b", &text];
     arguments.push(file.to_str().unwrap());
     let expected = String::from_utf8(osmium(&arguments)).unwrap();
