@@ -23,6 +23,15 @@ pub struct Arm<'a, Q> {
     pub run: Run<'a, Q>,
 }
 
+impl<Q> Arm<'_, Q> {
+    /// Whether the arm is another's code.
+    pub fn is_peer(&self) -> bool {
+        ["binary_search", "ordsearch", "hashbrown", "znippy"]
+            .iter()
+            .any(|peer| self.name.contains(peer))
+    }
+}
+
 /// An index of this crate.
 pub fn index<'a, Q: Copy + Ord + Sync>(name: &str, bytes: usize, index: impl Search<Q> + 'a) -> Arm<'a, Q> {
     let run: Run<'a, Q> = Box::new(move |queries, out| index.position_into(queries, out));

@@ -9,6 +9,8 @@
 //! * `arm`: parts of arm names, to run only those (and `binary_search`)
 //! * `rounds`, `pages` (`huge`, `small`)
 //!
+//! `--json` prints a JSON object a line instead, one for each arm and round, as the benchmark runner reads them.
+//!
 //! All arms of a setting run in one process, taking turns: in each round every arm answers another slice of the queries, so that
 //! no arm finds the lines warm that the one before it fetched. Every answer is compared with the true position. The figure is the
 //! median over the rounds. The calibration arm is one random cache line per query from a buffer of the size of the keys.
@@ -53,6 +55,11 @@ impl Options {
     pub fn wants(&self, arm: &str) -> bool {
         let wanted = self.list("arm", &[""]);
         wanted.iter().any(|part| arm.contains(part.as_str())) || arm == "binary_search"
+    }
+
+    /// Whether figures are printed for a program.
+    pub fn json(&self) -> bool {
+        std::env::args().any(|argument| argument == "--json")
     }
 
     /// Whether indexes are to lie on huge pages.
@@ -140,6 +147,21 @@ pub fn compare<Q: Copy + Sync>(
             .iter()
             .position(|arm| arm.name == "binary_search")
             .map(|index| medians[index]);
+        if options.json() {
+            for (arm, times) in arms.iter().zip(&times).filter(|(arm, _)| arm.checked) {
+                for ns in times {
+                    println!(
+                        "{{\"row\":{title:?},\"arm\":{:?},\"n\":{},\"threads\":{threads},\"ns_per_query\":{ns:.3},\
+                         \"checked\":true,\"peer\":{},\"bytes\":{}}}",
+                        arm.name,
+                        keys.0,
+                        arm.is_peer(),
+                        arm.bytes
+                    );
+                }
+            }
+            continue;
+        }
         println!("\n{title}, {} keys, {threads} thread(s)", keys.0);
         for ((arm, median), times) in arms.iter().zip(&medians).zip(&times) {
             let ratio = base.map_or(0.0, |base| base / median);
