@@ -7,7 +7,7 @@ use osmill_model::ElementId;
 use osmill_pbf::wire::WireError;
 use osmill_pbf::{BlockError, FrameError, HeaderError};
 
-use crate::sniff::Sniffed;
+use osmill_text::format::Sniffed;
 
 /// Result of the engine's operations.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -19,14 +19,13 @@ mod job;
 mod output;
 mod plan;
 mod progress;
-mod sniff;
 mod summary;
 
 pub use error::{Error, Fault, KernelResult, Malformed, Result};
 pub use file::{ReadBuffer, ReadFile, reserve_open_files};
 pub use ids::{FrozenIds, IdRuns, IdSet, IdSets};
 pub use job::{Blob, Job, JobOptions, Pass, format_duration, output_header};
+pub use osmill_text::format::Sniffed;
 pub use output::{OutputOptions, Sink, TaskOutput, TaskOutputs};
 pub use plan::{BlobEntry, FrameStream, Input, Plan, merge_headers};
-pub use sniff::Sniffed;
 pub use summary::{Allocations, Counts, PhaseSummary, Summary, peak_memory};

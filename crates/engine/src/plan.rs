@@ -20,7 +20,7 @@ use osmill_pbf::{
 
 use crate::error::{Error, Malformed, Result};
 use crate::file::{ReadBuffer, ReadFile, read_full};
-use crate::sniff::Sniffed;
+use osmill_text::format::Sniffed;
 
 /// A data blob of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

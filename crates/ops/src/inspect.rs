@@ -3,10 +3,13 @@
 //! [`inspect`] reads blob headers and their index records only; [`extended`] decodes everything in one pass
 //! and verifies what the headers claim. Blobs are looked at column by column where they have columns.
 
+mod nodes;
+mod show;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use osmill_engine::{Blob, BlobEntry, Counts, Error, Input, Job, KernelResult, Plan, Result};
+use osmill_engine::{Blob, Counts, Error, Input, Job, KernelResult, Plan, Result};
 use osmill_model::{BoundingBox, ElementId, Kind, KindSet, Timestamp};
 use osmill_pbf::wire::{Fields, Value as FieldValue, Varints};
 use osmill_pbf::{
@@ -15,6 +18,9 @@ use osmill_pbf::{
 };
 use serde::Serialize;
 use serde_json::{Value, json};
+
+pub use nodes::{NodeStatistics, nodes};
+pub use show::{Shown, show};
 
 use crate::order::Order;
 
@@ -540,228 +546,6 @@ fn note_largest(largest: &mut Option<(u64, i64)>, size: u64, id: i64) {
     if largest.is_none_or(|(known, known_id)| size > known || size == known && id < known_id) {
         *largest = Some((size, id));
     }
-}
-
-/// Statistics of the nodes' ids and locations, for judging what a table of locations will take.
-#[derive(Debug, Clone, Default, Serialize)]
-pub struct NodeStatistics {
-    /// Number of nodes.
-    pub nodes: u64,
-    /// Nodes with tags.
-    pub tagged: u64,
-    /// Nodes without a location.
-    pub without_location: u64,
-    /// Smallest and largest id, in file order.
-    pub ids: Option<(i64, i64)>,
-    /// Bits an id takes in blocks of 64 nodes in file order, each a frame of reference with packed offsets,
-    /// without block headers.
-    pub id_bits: f64,
-    /// Bits a location takes in the same blocks.
-    pub location_bits: f64,
-    #[serde(skip)]
-    sums: [u64; 2],
-}
-
-/// Nodes that [`NodeStatistics`] packs together.
-const NODE_BLOCK: usize = 64;
-
-/// Reads all nodes for their statistics.
-pub fn nodes(job: &Job, input: &Input, plan: &Plan) -> Result<NodeStatistics> {
-    let blobs: Vec<BlobEntry> = plan
-        .blobs
-        .iter()
-        .filter(|blob| blob.index.is_none_or(|record| record.kinds.contains(Kind::Node)))
-        .copied()
-        .collect();
-    let states = job
-        .pass("nodes", input.file(), &blobs)
-        .scan(NodeStatistics::default, |state, blob| {
-            let mut columns: [Vec<i64>; 3] = Default::default();
-            for element in blob.block()?.elements() {
-                let Element::Node(node) = element? else { continue };
-                state.nodes += 1;
-                state.tagged += u64::from(!node.tags().is_empty());
-                note_id(&mut state.ids, node.id());
-                columns[0].push(node.id());
-                match node.location()? {
-                    Some(location) => {
-                        columns[1].push(location.lon.into());
-                        columns[2].push(location.lat.into());
-                    }
-                    None => state.without_location += 1,
-                }
-            }
-            for (i, column) in columns.iter().enumerate() {
-                for block in column.chunks(NODE_BLOCK) {
-                    let (min, max) = block
-                        .iter()
-                        .fold((i64::MAX, i64::MIN), |(a, b), v| (a.min(*v), b.max(*v)));
-                    let bits = u64::BITS - (max.wrapping_sub(min) as u64).leading_zeros();
-                    state.sums[usize::from(i > 0)] += u64::from(bits) * block.len() as u64;
-                }
-            }
-            Ok(())
-        })?;
-    let mut all = NodeStatistics::default();
-    for state in states {
-        all.nodes += state.nodes;
-        all.tagged += state.tagged;
-        all.without_location += state.without_location;
-        for id in state.ids.into_iter().flat_map(|(min, max)| [min, max]) {
-            note_id(&mut all.ids, id);
-        }
-        all.sums = [all.sums[0] + state.sums[0], all.sums[1] + state.sums[1]];
-    }
-    let per = |sum: u64, n: u64| if n == 0 { 0.0 } else { sum as f64 / n as f64 };
-    all.id_bits = per(all.sums[0], all.nodes);
-    all.location_bits = per(all.sums[1], all.nodes - all.without_location);
-    job.objects_in(Counts {
-        nodes: all.nodes,
-        ..Counts::default()
-    });
-    Ok(all)
-}
-
-/// An element with all that a file says of it.
-#[derive(Debug, Clone, Serialize)]
-pub struct Shown {
-    /// `n17`.
-    pub id: String,
-    /// Number of the blob that holds it.
-    pub blob: u64,
-    /// The version.
-    pub version: Option<i32>,
-    /// The time of the version.
-    pub timestamp: Option<String>,
-    /// The changeset.
-    pub changeset: Option<i64>,
-    /// The number of the user.
-    pub uid: Option<i32>,
-    /// The name of the user.
-    pub user: Option<String>,
-    /// Whether it exists.
-    pub visible: Option<bool>,
-    /// Longitude and latitude in degrees, of a node.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub location: Option<[f64; 2]>,
-    /// Keys and values, in the order of the file.
-    pub tags: Vec<(String, String)>,
-    /// Node references of a way, with locations where it carries them.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub refs: Vec<(i64, Option<[f64; 2]>)>,
-    /// Members of a relation: element and role.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub members: Vec<(String, String)>,
-}
-
-fn degrees(location: osmill_model::Location) -> [f64; 2] {
-    [location.lon_degrees(), location.lat_degrees()]
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-impl Shown {
-    fn of(element: &Element<'_>, blob: u64) -> KernelResult<Shown> {
-        let metadata = element.metadata()?;
-        let mut shown = Shown {
-            id: element.element_id().to_string(),
-            blob,
-            version: metadata.version,
-            timestamp: metadata.timestamp.map(|t| t.to_string()),
-            changeset: metadata.changeset,
-            uid: metadata.uid,
-            user: metadata.user.map(text),
-            visible: metadata.visible,
-            location: None,
-            tags: Vec::new(),
-            refs: Vec::new(),
-            members: Vec::new(),
-        };
-        for tag in element.tags() {
-            let tag = tag?;
-            shown.tags.push((text(tag.key), text(tag.value)));
-        }
-        match element {
-            Element::Node(node) => shown.location = node.location()?.map(degrees),
-            Element::Way(way) => {
-                let mut locations = way.locations();
-                for id in way.refs() {
-                    let location = locations.next().transpose()?.flatten();
-                    shown.refs.push((id?, location.map(degrees)));
-                }
-            }
-            Element::Relation(relation) => {
-                for member in relation.members() {
-                    let member = member?;
-                    shown
-                        .members
-                        .push((member.element.to_string(), text(member.role)));
-                }
-            }
-        }
-        Ok(shown)
-    }
-}
-
-/// Finds all versions of an element. Only blobs whose index record allows it are read.
-pub fn show(job: &Job, input: &Input, plan: &Plan, id: ElementId) -> Result<Vec<Shown>> {
-    let blobs = candidates(input, plan, id)?;
-    let states = job
-        .pass("find", input.file(), &blobs)
-        .scan(Vec::new, |found, blob| {
-            let number = blob.entry().number;
-            for element in blob.block()?.elements() {
-                let element = element?;
-                if element.element_id() == id {
-                    found.push(Shown::of(&element, number)?);
-                }
-            }
-            Ok(())
-        })?;
-    let mut found: Vec<Shown> = states.into_iter().flatten().collect();
-    found.sort_by_key(|shown| shown.blob);
-    Ok(found)
-}
-
-/// The blobs that may hold an element: by index records, or by bisection where the header says that the file
-/// is sorted.
-fn candidates(input: &Input, plan: &Plan, id: ElementId) -> Result<Vec<BlobEntry>> {
-    let may_hold = |blob: &&BlobEntry| {
-        blob.index.is_none_or(|record| {
-            record.first().is_some_and(|first| first <= id) && record.last().is_some_and(|last| last >= id)
-        })
-    };
-    if plan.is_indexed() || !plan.header.claims_sorted() {
-        return Ok(plan.blobs.iter().filter(may_hold).copied().collect());
-    }
-    let mut reader = Blob::new(input.file().clone());
-    let mut range_of = |entry: &BlobEntry| {
-        reader.begin(*entry);
-        reader.record().map_err(|fault| reader.locate(fault))
-    };
-    let (mut low, mut high) = (0, plan.blobs.len());
-    // The first blob whose last element is not before the one sought.
-    while low < high {
-        let middle = low + (high - low) / 2;
-        match range_of(&plan.blobs[middle])?.last() {
-            Some(last) if last < id => low = middle + 1,
-            _ => high = middle,
-        }
-    }
-    let mut found = Vec::new();
-    for entry in &plan.blobs[low..] {
-        let record = range_of(entry)?;
-        if record.first().is_some_and(|first| first > id) {
-            break;
-        }
-        found.push(BlobEntry {
-            index: Some(record),
-            ..*entry
-        });
-    }
-    Ok(found)
 }
 
 fn ids_value(ids: &[Option<(i64, i64)>; 3], pick: impl Fn(&(i64, i64)) -> i64) -> Value {

@@ -11,7 +11,8 @@
 use osmill_model::{Kind, Location, Member, Metadata, Tag};
 
 use crate::arrays::NodeArrays;
-use crate::block::{Block, Element, Node, RawMetadata, RawTags, Relation, Way};
+use crate::block::Block;
+use crate::element::{Element, Node, RawMetadata, RawTags, Relation, Way};
 use crate::error::{BlockError, BlockErrorKind};
 use crate::index::{IndexBuilder, IndexRecord};
 use crate::strings::StringTable;

@@ -2,7 +2,8 @@
 
 use osmill_model::{ElementId, Kind, Location};
 
-use crate::block::{Block, MetadataSource, Node, RawMetadata, RawTags};
+use crate::block::Block;
+use crate::element::{MetadataSource, Node, RawMetadata, RawTags};
 use crate::error::{BlockError, BlockErrorKind};
 use crate::wire::{Deltas, Fields, Varints, WireError};
 

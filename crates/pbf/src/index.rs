@@ -22,8 +22,9 @@
 
 use osmill_model::{BoundingBox, ElementId, Kind, KindSet, Location, id_order};
 
-use crate::block::{Block, Node, RawItem};
+use crate::block::{Block, RawItem};
 use crate::dense::DenseNodes;
+use crate::element::Node;
 use crate::error::{BlockError, BlockErrorKind};
 use crate::wire::{Fields, Value, Varints, WireError, count_varints, zigzag_decode};
 
@@ -317,7 +318,7 @@ impl IndexBuilder {
     fn note_plain_node(&mut self, node: &Node<'_>) -> Result<(), BlockError> {
         self.note(Kind::Node, node.id());
         self.record.has_tags |= !node.tags().is_empty();
-        if let crate::block::MetadataSource::Info(info, _) = node.metadata {
+        if let crate::element::MetadataSource::Info(info, _) = node.metadata {
             self.note_info(info)?;
         }
         if let Some(location) = node.location()? {

@@ -48,6 +48,7 @@ mod block;
 mod build;
 mod codec;
 mod dense;
+mod element;
 mod error;
 mod frame;
 mod header;
@@ -58,13 +59,11 @@ mod strings;
 pub mod wire;
 
 pub use arrays::{NodeArrays, peek_first_element};
-pub use block::{
-    Block, Element, Elements, Group, Item, Items, Members, Node, RawItem, RawMetadata, Relation, Tags, Way,
-    WayLocations,
-};
+pub use block::{Block, Elements, Group, Item, Items, RawItem};
 pub use build::{BlockBuilder, ELEMENTS_PER_BLOCK, MetadataFields, encode_way_locations};
 pub use codec::{BlobData, Codec, Compression, Compressor, Decompressor, ParseCompressionError};
 pub use dense::{DenseInfo, DenseNodes, DensePicker, NodeColumns};
+pub use element::{Element, Members, Node, RawMetadata, Relation, Tags, Way, WayLocations};
 pub use error::{BlockError, BlockErrorKind, FrameError, HeaderError};
 pub use frame::{
     BlobHeader, BlobType, MAX_BLOB_HEADER_SIZE, MAX_BLOB_SIZE, MAX_WRITTEN_BLOB_HEADER_SIZE, parse_blob,

@@ -5,8 +5,9 @@
 
 use osmill_model::{ElementId, Kind, Location};
 
-use crate::block::{Block, Way};
+use crate::block::Block;
 use crate::build::encode_way_locations;
+use crate::element::Way;
 use crate::error::{BlockError, BlockErrorKind};
 use crate::wire::{Fields, write_bytes_field, write_varint};
 

@@ -4,9 +4,10 @@
 //! have to be coded anew, since each is a difference to the one before; their string numbers stay as they are.
 //! [`Splicer::strip_metadata`] drops metadata fields and columns and copies everything else byte by byte.
 
-use crate::block::{Block, Element, Item};
+use crate::block::{Block, Item};
 use crate::build::MetadataFields;
 use crate::dense::DenseNodes;
+use crate::element::Element;
 use crate::error::BlockError;
 use crate::wire::{
     Fields, Value, WireError, write_bytes_field, write_packed_field, write_sint, write_varint,

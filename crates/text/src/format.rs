@@ -449,6 +449,23 @@ impl Sniffed {
             _ => Sniffed::Unknown,
         }
     }
+
+    /// What to do about it where a PBF file was wanted, as the end of a message.
+    pub fn hint(self) -> &'static str {
+        match self {
+            Sniffed::Empty => "; the download or the program that wrote it failed",
+            Sniffed::Html => {
+                "; a server answered with a page instead of the file, look into it and fetch again"
+            }
+            Sniffed::VectorTile => "; tiles are made from OSM data and cannot be turned back into it",
+            Sniffed::Gzip | Sniffed::Bzip2 | Sniffed::Xz | Sniffed::Zstd | Sniffed::Zip => {
+                "; unpack it first (PBF files are compressed inside)"
+            }
+            Sniffed::OsmXml | Sniffed::Opl | Sniffed::O5m => "; convert it to .osm.pbf first",
+            Sniffed::Zeros => "; the download did not complete, fetch it again",
+            _ => "; check the name, or fetch it again",
+        }
+    }
 }
 
 /// Whether the first line that is neither empty nor a comment begins as one of OPL does.
