@@ -1,7 +1,7 @@
 //! Real data in real regions, against `osmium extract`.
 //!
-//! Runs where `osmium` is installed and `OSMILL_DATA` names a directory with `extracts/*.osm.pbf` and
-//! `regions/*.poly`; passes without doing anything elsewhere. Both have to choose the same nodes, but for
+//! Runs where `osmium` is installed and `../shared/data`, with `extracts/*.osm.pbf` and `regions/*.poly`, stands
+//! beside the workspace; says so and passes elsewhere. Both have to choose the same nodes, but for
 //! nodes exactly on an edge: all of these are ours, and some of them osmium's. Collections of regions in
 //! `regions/*.geojson.gz`, features with an `id`, are compared with their own areas, corner by corner.
 
@@ -73,13 +73,18 @@ fn star(nodes: &[(i64, Location)], corners: usize) -> Option<(Vec<Location>, Vec
     around.then_some((ring, hole))
 }
 
+/// The real files, if they are there.
+fn shared_data() -> Option<PathBuf> {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
+    data.canonicalize().ok()
+}
+
 #[test]
 fn the_same_nodes_as_osmium() {
-    let (Some(data), Some(_)) = (std::env::var_os("OSMILL_DATA"), osmium(&["--version"])) else {
-        eprintln!("skipped: OSMILL_DATA is not set, or osmium is not there");
+    let (Some(data), Some(_)) = (shared_data(), osmium(&["--version"])) else {
+        eprintln!("skipped: ../shared/data or osmium is not there");
         return;
     };
-    let data = PathBuf::from(data);
     let regions = files(&data.join("regions"), ".poly");
     let scratch = tempfile::tempdir().unwrap();
     let (mut compared, mut on_edges) = (0, 0);
@@ -159,11 +164,11 @@ fn on_edge(outer: &[Location], hole: &[Location], p: Location) -> bool {
 
 #[test]
 fn a_set_of_real_regions_is_its_regions() {
-    let Some(data) = std::env::var_os("OSMILL_DATA") else {
-        eprintln!("skipped: OSMILL_DATA is not set");
+    let Some(data) = shared_data() else {
+        eprintln!("skipped: ../shared/data is not there");
         return;
     };
-    for path in files(&PathBuf::from(data).join("regions"), ".geojson.gz") {
+    for path in files(&data.join("regions"), ".geojson.gz") {
         let features = read_features(&path, "{id}").unwrap();
         let set = RegionSet::new(features.iter().map(|feature| &feature.area));
         let boxes: Vec<_> = features

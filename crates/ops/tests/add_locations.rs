@@ -1,8 +1,8 @@
 //! `add-locations-to-ways` against a naive model, and against `osmium` on real files.
 //!
-//! The comparison runs where `osmium` is installed and `OSMILL_DATA` names a folder with `extracts/*.osm.pbf`;
+//! The comparison runs where `osmium` is installed and `../shared/data` stands beside the workspace;
 //! it takes minutes and is not run by default:
-//! `OSMILL_DATA=... cargo test -p osmill-ops --test add_locations -- --ignored`.
+//! `cargo test -p osmill-ops --test add_locations -- --ignored`.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -338,12 +338,12 @@ fn compare(path: &Path, folder: &Path, options: &Options, flag: Option<&str>) ->
 }
 
 #[test]
-#[ignore = "takes minutes; needs osmium, and OSMILL_DATA"]
+#[ignore = "takes minutes; needs osmium and ../shared/data"]
 fn real_files_as_osmium_has_them() {
-    let data = std::env::var_os("OSMILL_DATA").unwrap();
+    let data = osmill_testkit::fixtures::shared_data().unwrap();
     osmium(&["--version"], &[]).unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let mut files: Vec<PathBuf> = std::fs::read_dir(Path::new(&data).join("extracts"))
+    let mut files: Vec<PathBuf> = std::fs::read_dir(data.join("extracts"))
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .collect();

@@ -1,7 +1,7 @@
 //! The node store against `osmium` on real data, and its copies.
 //!
-//! What needs real data runs where `osmium` is installed and `OSMILL_DATA` names a folder with
-//! `extracts/*.osm.pbf` and `changes/*-daily`; it passes without doing anything elsewhere.
+//! What needs real data runs where `osmium` is installed and `../shared/data` stands beside the workspace; it
+//! says so and passes elsewhere.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -181,10 +181,13 @@ fn diffs(folder: &Path) -> Vec<PathBuf> {
 /// Daily changes one by one give what the final data gives, and ways get the same locations from either.
 #[test]
 fn daily_changes_equal_a_rebuild() {
-    let (Some(data), Some(_)) = (std::env::var_os("OSMILL_DATA"), osmium(&["--version"], &[])) else {
+    let (Some(data), Some(_)) = (
+        osmill_testkit::fixtures::shared_data(),
+        osmium(&["--version"], &[]),
+    ) else {
+        eprintln!("skipped: ../shared/data or osmium is not there");
         return;
     };
-    let data = Path::new(&data);
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let cases = [
