@@ -1,7 +1,7 @@
 //! Order and uniqueness of elements, blob by blob and across blobs.
 
 use osmill_engine::KernelResult;
-use osmill_model::{ElementId, id_order};
+use osmill_model::ElementId;
 use osmill_pbf::{Block, IndexRecord, Item};
 use serde::Serialize;
 
@@ -23,7 +23,9 @@ fn as_text<S: serde::Serializer>(id: &ElementId, serializer: S) -> Result<S::Ok,
 }
 
 /// Position of an element in a sorted file: its id, then its version where there is history.
-type Place = (ElementId, i32);
+///
+/// `None` where versions were not looked at.
+type Place = (ElementId, Option<i32>);
 
 /// What order the elements of one blob, or of neighbouring blobs, are in.
 #[derive(Debug, Clone, Default)]
@@ -49,7 +51,7 @@ impl Order {
         if history {
             for element in block.elements() {
                 let element = element?;
-                order.push((element.element_id(), element.version()?.unwrap_or(0)));
+                order.push((element.element_id(), Some(element.version()?.unwrap_or(0))));
             }
             return Ok(order);
         }
@@ -61,7 +63,7 @@ impl Order {
                     Item::Dense(dense) => {
                         let mut ids = dense.ids();
                         while let Some(id) = ids.try_next()? {
-                            order.push((ElementId::new(Node, id), 0));
+                            order.push((ElementId::new(Node, id), None));
                         }
                         continue;
                     }
@@ -69,7 +71,7 @@ impl Order {
                     Item::Way(way) => ElementId::new(Way, way.id()),
                     Item::Relation(relation) => ElementId::new(Relation, relation.id()),
                 };
-                order.push((id, 0));
+                order.push((id, None));
             }
         }
         Ok(order)
@@ -86,8 +88,8 @@ impl Order {
     /// are not told.
     pub fn of_sorted(record: &IndexRecord, blob: u64) -> Order {
         Order {
-            first: record.first().map(|id| (id, 0)),
-            last: record.last().map(|id| (id, 0)),
+            first: record.first().map(|id| (id, None)),
+            last: record.last().map(|id| (id, None)),
             blob,
             ..Order::default()
         }
@@ -104,8 +106,13 @@ impl Order {
 
     #[inline]
     fn compare(&mut self, last: Place, place: Place, blob: u64) {
-        let key = |place: Place| (place.0.kind, id_order(place.0.id), place.1);
-        if key(place) > key(last) {
+        let same = place.0 == last.0;
+        let later = match (last.1, place.1) {
+            (Some(before), Some(version)) if same => version.cmp(&before),
+            // Versions tell nothing where one of them is not known.
+            _ => place.0.cmp(&last.0),
+        };
+        if later.is_gt() {
             return;
         }
         let offence = Offence {
@@ -113,7 +120,7 @@ impl Order {
             previous: last.0,
             element: place.0,
         };
-        if place == last {
+        if later.is_eq() {
             self.repeats += 1;
             self.first_repeat.get_or_insert(offence);
         } else {
@@ -173,6 +180,23 @@ mod tests {
             builder.finish(&mut raw);
             Order::of(&Block::parse(raw).unwrap(), i as u64, history).unwrap()
         }))
+    }
+
+    #[test]
+    fn unknown_versions_are_not_out_of_order() {
+        let way = ElementId::new(Kind::Way, -16);
+        let ends = |version, blob| Order {
+            first: Some((way, version)),
+            last: Some((way, version)),
+            blob,
+            ..Order::default()
+        };
+        for (before, after) in [(Some(1), None), (None, Some(1)), (None, None)] {
+            let order = Order::of_blobs([ends(before, 0), ends(after, 1)]);
+            assert_eq!((order.descents, order.repeats), (0, 1));
+        }
+        let order = Order::of_blobs([ends(Some(4), 0), ends(Some(1), 1)]);
+        assert_eq!((order.descents, order.repeats), (1, 0));
     }
 
     #[test]
