@@ -309,15 +309,13 @@ impl Extended {
                 (1, value) => id = Some(value.varint()? as i64),
                 (4, value) => info = Some(value.bytes()?),
                 (2 | 3 | 8 | 9 | 10, value) => {
-                    let (count, largest) = (&mut counts[number as usize], &mut largest[number as usize]);
-                    let mut note = |value: u64| {
-                        *count += 1;
-                        *largest = value.max(*largest);
+                    let note = |(count, largest): (usize, u64), value: u64| (count + 1, value.max(largest));
+                    let before = (counts[number as usize], largest[number as usize]);
+                    let after = match value {
+                        FieldValue::Bytes(column) => Varints::packed(column).fold(before, note)?,
+                        value => note(before, value.varint()?),
                     };
-                    match value {
-                        FieldValue::Bytes(column) => Varints::packed(column).for_each(note)?,
-                        value => note(value.varint()?),
-                    }
+                    (counts[number as usize], largest[number as usize]) = after;
                 }
                 _ => {}
             }
@@ -380,17 +378,16 @@ impl Extended {
 
     fn add_dense_tags(&mut self, column: Varints<'_>) -> KernelResult {
         // Zeros end the tags of a node where a key stands; values may be the empty string's zero, too.
-        let (mut tagged, mut words, mut before) = (0, 0u64, 0u64);
-        let mut largest = 0;
-        column.for_each(|sid| {
-            largest = largest.max(sid);
-            if sid == 0 && (words - before) % 2 == 0 {
-                tagged += u64::from(words > before);
-                before = words;
-            } else {
-                words += 1;
-            }
-        })?;
+        let (tagged, words, before, largest) = column.fold(
+            [0u64; 4].into(),
+            |(tagged, words, before, largest): (u64, u64, u64, u64), sid| {
+                if sid == 0 && (words - before) % 2 == 0 {
+                    (tagged + u64::from(words > before), words, words, largest)
+                } else {
+                    (tagged, words + 1, before, sid.max(largest))
+                }
+            },
+        )?;
         self.note_string(largest);
         if (words - before) % 2 != 0 {
             let column = BlockErrorKind::Lengths {
@@ -406,56 +403,57 @@ impl Extended {
     }
 
     fn add_dense_info(&mut self, block: &Block, info: osmill_pbf::DenseInfo<'_>) -> KernelResult {
-        let [mut versions, mut times, mut deleted] = [0u64; 3];
-        let mut range = Extremes::default();
-        info.versions.for_each(|version| {
-            versions += u64::from(version as i64 > 0);
-            range.note(version as i64);
-        })?;
+        let (versions, range) = info
+            .versions
+            .fold((0, Range::default()), |(known, range), version| {
+                (known + u64::from(version as i64 > 0), range.with(version as i64))
+            })?;
         range.check("version", -1, i32::MAX.into())?;
-        let (mut first, mut last) = (i64::MAX, i64::MIN);
-        info.timestamps.column().for_each_sum(|time| {
-            if time != 0 {
-                times += 1;
-                (first, last) = (first.min(time), last.max(time));
-            }
-        })?;
+        let (times, range) =
+            info.timestamps
+                .column()
+                .fold_sums((0, Range::default()), |(known, range), time| match time {
+                    0 => (known, range),
+                    time => (known + 1, range.with(time)),
+                })?;
         if times > 0 {
             // The granularity of dates is positive, so the order stays.
-            self.note_time(block.timestamp(first)?);
-            self.note_time(block.timestamp(last)?);
+            self.note_time(block.timestamp(range.least)?);
+            self.note_time(block.timestamp(range.most)?);
         }
         const U32: i64 = u32::MAX as i64;
         for (slot, column, name, least, most) in [
             (2, info.changesets, "changeset", -1, U32),
             (3, info.uids, "uid", i32::MIN.into(), i32::MAX.into()),
         ] {
-            let (mut present, mut range) = (0u64, Extremes::default());
-            column.column().for_each_sum(|value| {
-                present += u64::from(value > 0);
-                range.note(value);
-            })?;
+            let (known, range) = column
+                .column()
+                .fold_sums((0, Range::default()), |(known, range), value| {
+                    (known + u64::from(value > 0), range.with(value))
+                })?;
             range.check(name, least, most)?;
-            self.metadata[slot] += present;
+            self.metadata[slot] += known;
         }
         // Neighbours often have the same user.
-        let (mut named, mut range) = (0u64, Extremes::default());
-        let (mut last, mut last_named) = (0, false);
-        info.user_sids.column().for_each_sum(|sid| {
-            if sid != last {
-                range.note(sid);
-                (last, last_named) = (sid, is_named(block, sid as u64));
-            }
-            named += u64::from(last_named);
-        })?;
+        let start = (0, Range::default(), (0, false));
+        let (named, range, _) =
+            info.user_sids
+                .column()
+                .fold_sums(start, |(named, range, (last, last_named)), sid| {
+                    let is_named = match sid == last {
+                        true => last_named,
+                        false => is_named(block, sid as u64),
+                    };
+                    (named + u64::from(is_named), range.with(sid), (sid, is_named))
+                })?;
         range.check("user_sid", 0, U32)?;
         self.note_string(range.most.max(0) as u64);
         self.metadata[4] += named;
-        info.visibles
-            .for_each(|visible| deleted += u64::from(visible == 0))?;
+        self.deleted += info
+            .visibles
+            .fold(0, |deleted, visible| deleted + u64::from(visible == 0))?;
         self.metadata[0] += versions;
         self.metadata[1] += times;
-        self.deleted += deleted;
         Ok(())
     }
 
@@ -535,25 +533,28 @@ fn is_named(block: &Block, user_sid: u64) -> bool {
 }
 
 /// The smallest and the largest number of a column.
-struct Extremes {
+#[derive(Debug, Clone, Copy)]
+struct Range {
     least: i64,
     most: i64,
 }
 
-impl Default for Extremes {
+impl Default for Range {
     fn default() -> Self {
-        Extremes {
+        Range {
             least: i64::MAX,
             most: i64::MIN,
         }
     }
 }
 
-impl Extremes {
-    #[inline]
-    fn note(&mut self, value: i64) {
-        self.least = self.least.min(value);
-        self.most = self.most.max(value);
+impl Range {
+    #[inline(always)]
+    fn with(self, value: i64) -> Range {
+        Range {
+            least: value.min(self.least),
+            most: value.max(self.most),
+        }
     }
 
     /// Refuses numbers outside `least..=most`.

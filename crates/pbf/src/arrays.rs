@@ -54,7 +54,7 @@ impl NodeArrays {
         }
         self.versions.clear();
         info.versions
-            .for_each(|version| self.versions.push(version as i64))?;
+            .decode_into(&mut self.versions, |version| version as i64)?;
         let fits = |values: &[i64], low: i64, high: i64| values.iter().all(|v| (low..=high).contains(v));
         let i32s = |values: &[i64]| fits(values, i32::MIN.into(), i32::MAX.into());
         if !(fits(&self.versions, 0, i32::MAX.into())
@@ -70,19 +70,29 @@ impl NodeArrays {
     }
 
     fn read_tags(&mut self, column: Varints<'_>) -> Result<bool, BlockError> {
-        self.tags.clear();
-        self.tag_starts.clear();
-        self.tag_starts.push(0);
-        let (starts, tags, mut key) = (&mut self.tag_starts, &mut self.tags, None);
-        column.for_each(|sid| match (key.take(), sid) {
-            (None, 0) => starts.push(tags.len() as u32),
-            (None, sid) => key = Some(sid),
-            (Some(open), value) => tags.extend([
-                open.min(u32::MAX.into()) as u32,
-                value.min(u32::MAX.into()) as u32,
-            ]),
-        })?;
-        if key.is_some() {
+        let nodes = self.ids.len();
+        let (starts, tags) = (&mut self.tag_starts, &mut self.tags);
+        starts.clear();
+        starts.resize(nodes + 1, 0);
+        tags.clear();
+        tags.resize(column.count(), 0);
+        let (open, node, end) =
+            column.fold((0u64, 0usize, 0usize), |(key, node, at), sid| match (key, sid) {
+                (0, 0) => {
+                    if let Some(start) = starts.get_mut(node + 1) {
+                        *start = at as u32;
+                    }
+                    (0, node + 1, at)
+                }
+                (0, sid) => (sid, node, at),
+                (key, value) => {
+                    if let Some(pair) = tags.get_mut(at..at + 2) {
+                        pair.copy_from_slice(&[key, value].map(|sid| sid.min(u32::MAX.into()) as u32));
+                    }
+                    (0, node, at + 2)
+                }
+            })?;
+        if open != 0 {
             return Err(BlockErrorKind::Lengths {
                 column: "keys_vals",
                 expected: 2,
@@ -90,11 +100,9 @@ impl NodeArrays {
             }
             .into());
         }
+        tags.truncate(end);
         // Delimiters may be missing at the end: nodes without tags, or one whose tags nothing ends.
-        starts.truncate(self.ids.len() + 1);
-        while starts.len() <= self.ids.len() {
-            starts.push(tags.len() as u32);
-        }
+        starts[(node + 1).min(nodes + 1)..].fill(end as u32);
         Ok(true)
     }
 }

@@ -324,31 +324,73 @@ impl<'a> Varints<'a> {
         }
     }
 
-    /// Visits all numbers that are left, many at a time: faster than [`Varints::try_next`] for long columns.
+    /// Folds all numbers that are left, many at a time: faster than [`Varints::try_next`] for long columns.
+    ///
+    /// What is folded should be a few numbers; they stay in registers, which what a closure changes does not.
     #[inline]
-    pub fn for_each(mut self, mut visit: impl FnMut(u64)) -> Result<(), WireError> {
+    pub fn fold<A: Copy>(mut self, init: A, mut step: impl FnMut(A, u64) -> A) -> Result<A, WireError> {
+        let mut folded = init;
         loop {
-            bulk::decode_all(self.chunk, &mut visit)?;
+            folded = bulk::fold(self.chunk, folded, &mut step)?;
             self.chunk = &[];
             if self.more.is_empty() || !self.refill() {
-                return Ok(());
+                return Ok(folded);
             }
         }
     }
 
-    /// Visits the running sums of the zigzag-coded numbers: the values of a delta-coded column.
+    /// Folds the running sums of the zigzag-coded numbers: the values of a delta-coded column.
+    #[inline]
+    pub fn fold_sums<A: Copy>(self, init: A, mut step: impl FnMut(A, i64) -> A) -> Result<A, WireError> {
+        let (_, folded) = self.fold((0i64, init), |(sum, folded), delta| {
+            let sum = sum.wrapping_add(zigzag_decode(delta));
+            (sum, step(folded, sum))
+        })?;
+        Ok(folded)
+    }
+
+    /// Visits all numbers that are left.
+    #[inline]
+    pub fn for_each(self, mut visit: impl FnMut(u64)) -> Result<(), WireError> {
+        self.fold((), |(), value| visit(value))
+    }
+
+    /// Visits the running sums of the zigzag-coded numbers.
     #[inline]
     pub fn for_each_sum(self, mut visit: impl FnMut(i64)) -> Result<(), WireError> {
-        let mut sum = 0i64;
-        self.for_each(|delta| {
-            sum = sum.wrapping_add(zigzag_decode(delta));
-            visit(sum);
-        })
+        self.fold_sums((), |(), value| visit(value))
+    }
+
+    /// Appends what `of` makes of each number to `out`.
+    pub fn decode_into<T: Clone + Default>(
+        self,
+        out: &mut Vec<T>,
+        of: impl Fn(u64) -> T,
+    ) -> Result<(), WireError> {
+        let start = out.len();
+        out.resize(start + self.count(), T::default());
+        let slots = &mut out[start..];
+        self.fold(0usize, |at, value| {
+            if let Some(slot) = slots.get_mut(at) {
+                *slot = of(value);
+            }
+            at + 1
+        })?;
+        Ok(())
     }
 
     /// Appends the running sums of the zigzag-coded numbers to `out`.
     pub fn decode_deltas_into(self, out: &mut Vec<i64>) -> Result<(), WireError> {
-        self.for_each_sum(|value| out.push(value))
+        let start = out.len();
+        out.resize(start + self.count(), 0);
+        let slots = &mut out[start..];
+        self.fold_sums(0usize, |at, value| {
+            if let Some(slot) = slots.get_mut(at) {
+                *slot = value;
+            }
+            at + 1
+        })?;
+        Ok(())
     }
 }
 

@@ -37,49 +37,68 @@ impl Steps for Portable {
     }
 }
 
-/// Calls `visit` with each number of a packed column.
+/// Folds the numbers of a packed column. What is folded travels by value, so that it stays in registers.
 ///
 /// # Errors
 ///
-/// A varint that is cut off or too long; those before it were visited.
+/// A varint that is cut off or too long; those before it were folded.
 #[inline]
-pub(super) fn decode_all(bytes: &[u8], visit: &mut impl FnMut(u64)) -> Result<(), WireError> {
+pub(super) fn fold<A: Copy>(bytes: &[u8], init: A, step: impl FnMut(A, u64) -> A) -> Result<A, WireError> {
     #[cfg(target_arch = "x86_64")]
     if bytes.len() >= 72 && x86::is_fast() {
         // SAFETY: the processor has what the function was compiled for.
-        return unsafe { x86::decode_all(bytes, visit) };
+        return unsafe { x86::fold(bytes, init, step) };
     }
-    decode_with::<Portable>(bytes, visit)
+    fold_with::<Portable, A>(bytes, init, step)
 }
 
 #[inline(always)]
-fn decode_with<S: Steps>(bytes: &[u8], visit: &mut impl FnMut(u64)) -> Result<(), WireError> {
+fn fold_with<S: Steps, A: Copy>(
+    bytes: &[u8],
+    init: A,
+    mut step: impl FnMut(A, u64) -> A,
+) -> Result<A, WireError> {
+    // A copy that is the function's own can be kept in registers.
+    let mut folded = init;
     let (mut start, mut at) = (0, 0);
     // Eight more bytes, so that each varint can be read as one word.
     while let Some(chunk) = bytes.get(at..at + 72).and_then(|chunk| chunk.first_chunk::<64>()) {
         let mut ends = S::varint_ends(chunk);
+        // Bits of bytes that end a varint, or one of whose seven predecessors does: all, if none is longer than
+        // eight bytes.
+        let mut near = ends;
+        near |= near << 1 | 0x1;
+        near |= near << 2 | 0x3;
+        near |= near << 4 | 0xf;
         if ends == u64::MAX && start == at {
-            chunk.iter().for_each(|byte| visit(u64::from(*byte)));
-            start += 64;
-            ends = 0;
-        }
-        while ends != 0 {
-            let end = at + ends.trailing_zeros() as usize;
-            ends &= ends - 1;
-            let len = end + 1 - start;
-            match bytes[start..].first_chunk::<8>() {
-                Some(word) if len <= 8 => visit(S::value(u64::from_le_bytes(*word), len)),
-                _ => visit(read_varint(&mut &bytes[start..])?),
+            for byte in chunk {
+                folded = step(folded, u64::from(*byte));
             }
-            start = end + 1;
+            start += 64;
+        } else if near == u64::MAX && at - start + ends.trailing_zeros() as usize <= 7 {
+            while ends != 0 {
+                let end = at + ends.trailing_zeros() as usize + 1;
+                ends &= ends - 1;
+                // SAFETY: `start` is within the chunk or before it, and eight more bytes follow the chunk.
+                let word = unsafe { bytes.as_ptr().add(start).cast::<u64>().read_unaligned() };
+                folded = step(folded, S::value(u64::from_le(word), end - start));
+                start = end;
+            }
+        } else {
+            while ends != 0 {
+                let end = at + ends.trailing_zeros() as usize + 1;
+                ends &= ends - 1;
+                folded = step(folded, read_varint(&mut &bytes[start..])?);
+                start = end;
+            }
         }
         at += 64;
     }
     let mut rest = &bytes[start..];
     while !rest.is_empty() {
-        visit(read_varint(&mut rest)?);
+        folded = step(folded, read_varint(&mut rest)?);
     }
-    Ok(())
+    Ok(folded)
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -87,7 +106,7 @@ mod x86 {
     use std::arch::x86_64::*;
     use std::sync::OnceLock;
 
-    use super::{Steps, WireError, decode_with};
+    use super::{Steps, WireError, fold_with};
 
     /// Whether the processor has AVX2 and a fast BMI2.
     #[inline]
@@ -119,7 +138,7 @@ mod x86 {
     impl Steps for Avx2 {
         #[inline(always)]
         fn varint_ends(chunk: &[u8; 64]) -> u64 {
-            // SAFETY: the pointers are to 32 readable bytes each; AVX2 is there, or `decode_all` is not called.
+            // SAFETY: the pointers are to 32 readable bytes each; AVX2 is there, or `fold` is not called.
             unsafe {
                 let low = _mm256_loadu_si256(chunk.as_ptr().cast());
                 let high = _mm256_loadu_si256(chunk.as_ptr().add(32).cast());
@@ -130,14 +149,14 @@ mod x86 {
 
         #[inline(always)]
         fn value(word: u64, len: usize) -> u64 {
-            // SAFETY: BMI2 is there, or `decode_all` is not called.
+            // SAFETY: BMI2 is there, or `fold` is not called.
             unsafe { _pext_u64(word, _bzhi_u64(0x7f7f_7f7f_7f7f_7f7f, 8 * len as u32)) }
         }
     }
 
     #[target_feature(enable = "avx2,bmi1,bmi2")]
-    pub fn decode_all(bytes: &[u8], visit: &mut impl FnMut(u64)) -> Result<(), WireError> {
-        decode_with::<Avx2>(bytes, visit)
+    pub fn fold<A: Copy>(bytes: &[u8], init: A, step: impl FnMut(A, u64) -> A) -> Result<A, WireError> {
+        fold_with::<Avx2, A>(bytes, init, step)
     }
 }
 
@@ -147,12 +166,11 @@ mod tests {
     use crate::wire::write_varint;
     use proptest::prelude::*;
 
-    fn decoded(
-        decode: impl Fn(&[u8], &mut dyn FnMut(u64)) -> Result<(), WireError>,
-        bytes: &[u8],
-    ) -> (Vec<u64>, Result<(), WireError>) {
+    type Decoded = (Vec<u64>, Result<(), WireError>);
+
+    fn decoded(decode: impl FnOnce(&mut dyn FnMut(u64)) -> Result<(), WireError>) -> Decoded {
         let mut values = Vec::new();
-        let result = decode(bytes, &mut |value| values.push(value));
+        let result = decode(&mut |value| values.push(value));
         (values, result)
     }
 
@@ -169,15 +187,23 @@ mod tests {
         fn all_ways_agree(
             values in proptest::collection::vec((any::<u64>(), 0u32..64).prop_map(|(v, shift)| v >> shift), 0..300),
             ones in 0usize..200,
+            padded in proptest::collection::vec(0usize..11, 0..10),
             noise in proptest::collection::vec(prop_oneof![any::<u8>(), 0x80u8..], 0..20),
+            more in proptest::collection::vec(any::<u16>(), 0..100),
         ) {
             let mut bytes = Vec::new();
             values.iter().for_each(|v| write_varint(&mut bytes, *v));
             bytes.resize(bytes.len() + ones, 1);
+            for padding in padded {
+                bytes.resize(bytes.len() + padding, 0x80);
+                bytes.push(1);
+            }
             bytes.extend(noise);
-            let expected = decoded(one_by_one, &bytes);
-            prop_assert_eq!(decoded(|bytes, mut visit| decode_with::<Portable>(bytes, &mut visit), &bytes), expected.clone());
-            prop_assert_eq!(decoded(|bytes, mut visit| decode_all(bytes, &mut visit), &bytes), expected);
+            more.iter().for_each(|v| write_varint(&mut bytes, (*v).into()));
+            let expected = decoded(|visit| one_by_one(&bytes, visit));
+            let portable = decoded(|visit| fold_with::<Portable, ()>(&bytes, (), |(), v| visit(v)));
+            prop_assert_eq!(portable, expected.clone());
+            prop_assert_eq!(decoded(|visit| fold(&bytes, (), |(), v| visit(v))), expected);
         }
     }
 }
