@@ -11,7 +11,7 @@ use std::path::Path;
 
 use osmill_engine::{Blob, Counts, Error, Fault, Input, Job, KernelResult, Plan, Result};
 use osmill_model::{BoundingBox, ElementId, Kind, KindSet, Timestamp};
-use osmill_pbf::wire::{Fields, Value as FieldValue, Varints};
+use osmill_pbf::wire::{Fields, Value as FieldValue, Varints, count_checked};
 use osmill_pbf::{
     Block, BlockError, BlockErrorKind, Element, Facts, FileHeader, HeaderBox, IndexBuilder, IndexRecord,
     Items, RawItem, RawMetadata,
@@ -308,6 +308,8 @@ impl Extended {
             match (number, value) {
                 (1, value) => id = Some(value.varint()? as i64),
                 (4, value) => info = Some(value.bytes()?),
+                // References tell nothing that has to be known; roles are numbers of strings.
+                (8, FieldValue::Bytes(column)) if kind == Kind::Way => counts[8] += count_checked(column)?,
                 (2 | 3 | 8 | 9 | 10, value) => {
                     let note = |(count, largest): (usize, u64), value: u64| (count + 1, value.max(largest));
                     let before = (counts[number as usize], largest[number as usize]);

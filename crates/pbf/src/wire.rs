@@ -435,6 +435,23 @@ pub fn count_varints(bytes: &[u8]) -> usize {
     total
 }
 
+/// Like [`count_varints`], and makes sure that each could be read. O(bytes); short columns are not decoded.
+pub fn count_checked(bytes: &[u8]) -> Result<usize, WireError> {
+    if let ([.., 0..0x80], Some(last)) = (bytes, bytes.last_chunk::<8>())
+        && bytes.len() <= 64
+    {
+        let mut ends = bulk::eight_ends(*last) << (bytes.len() - 8);
+        for (i, word) in bytes.as_chunks::<8>().0.iter().enumerate() {
+            ends |= bulk::eight_ends(*word) << (8 * i);
+        }
+        // With the bytes behind the column as if they were ends.
+        if bulk::none_is_long(ends | u64::MAX.checked_shl(bytes.len() as u32).unwrap_or(0)) {
+            return Ok(ends.count_ones() as usize);
+        }
+    }
+    Varints::packed(bytes).fold(0, |count, _| count + 1)
+}
+
 /// A zigzag- and delta-coded column, as running sums.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Deltas<'a> {
@@ -538,6 +555,7 @@ mod tests {
             let mut bytes = Vec::new();
             values.iter().for_each(|v| write_varint(&mut bytes, *v));
             prop_assert_eq!(count_varints(&bytes), values.len());
+            prop_assert_eq!(count_checked(&bytes), Ok(values.len()));
             let mut all = Vec::new();
             Varints::packed(&bytes).for_each(|v| all.push(v)).unwrap();
             prop_assert_eq!(&all, &values);
@@ -571,7 +589,12 @@ mod tests {
             let one_by_one: Result<Vec<_>, _> = Deltas::new(Varints::packed(&bytes)).collect();
             let mut at_once = Vec::new();
             let result = Varints::packed(&bytes).decode_deltas_into(&mut at_once);
-            prop_assert_eq!(one_by_one, result.map(|()| at_once));
+            let counted = one_by_one.as_ref().map(Vec::len).map_err(|e| *e);
+            prop_assert_eq!(one_by_one.clone(), result.map(|()| at_once));
+            prop_assert_eq!(count_checked(&bytes), counted.clone());
+            let short = &bytes[..bytes.len().min(40)];
+            let counted: Result<usize, _> = Varints::packed(short).fold(0, |count, _| count + 1);
+            prop_assert_eq!(count_checked(short), counted);
         }
     }
 }

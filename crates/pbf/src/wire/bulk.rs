@@ -16,19 +16,32 @@ trait Steps {
     fn value(word: u64, len: usize) -> u64;
 }
 
+/// One bit for each of eight bytes that ends a varint.
+#[inline(always)]
+pub(super) fn eight_ends(bytes: [u8; 8]) -> u64 {
+    // Multiplying moves the lowest bits of the bytes next to each other.
+    let bits = (!u64::from_le_bytes(bytes) >> 7) & 0x0101_0101_0101_0101;
+    bits.wrapping_mul(0x0102_0408_1020_4080) >> 56
+}
+
+/// Whether each byte ends a varint or one of its seven predecessors does, if those before the first do. Then no
+/// varint is longer than eight bytes.
+#[inline(always)]
+pub(super) fn none_is_long(ends: u64) -> bool {
+    let mut near = ends;
+    near |= near << 1 | 0x1;
+    near |= near << 2 | 0x3;
+    near |= near << 4 | 0xf;
+    near == u64::MAX
+}
+
 struct Portable;
 
 impl Steps for Portable {
     #[inline(always)]
     fn varint_ends(chunk: &[u8; 64]) -> u64 {
-        let (words, _) = chunk.as_chunks::<8>();
-        let mut ends = 0;
-        for (i, word) in words.iter().enumerate() {
-            // Multiplying moves the eight lowest bits of the bytes next to each other.
-            let bits = (!u64::from_le_bytes(*word) >> 7) & 0x0101_0101_0101_0101;
-            ends |= (bits.wrapping_mul(0x0102_0408_1020_4080) >> 56) << (8 * i);
-        }
-        ends
+        let words = chunk.as_chunks::<8>().0.iter().enumerate();
+        words.fold(0, |ends, (i, word)| ends | eight_ends(*word) << (8 * i))
     }
 
     #[inline(always)]
@@ -64,18 +77,12 @@ fn fold_with<S: Steps, A: Copy>(
     // Eight more bytes, so that each varint can be read as one word.
     while let Some(chunk) = bytes.get(at..at + 72).and_then(|chunk| chunk.first_chunk::<64>()) {
         let mut ends = S::varint_ends(chunk);
-        // Bits of bytes that end a varint, or one of whose seven predecessors does: all, if none is longer than
-        // eight bytes.
-        let mut near = ends;
-        near |= near << 1 | 0x1;
-        near |= near << 2 | 0x3;
-        near |= near << 4 | 0xf;
         if ends == u64::MAX && start == at {
             for byte in chunk {
                 folded = step(folded, u64::from(*byte));
             }
             start += 64;
-        } else if near == u64::MAX && at - start + ends.trailing_zeros() as usize <= 7 {
+        } else if none_is_long(ends) && at - start + ends.trailing_zeros() as usize <= 7 {
             while ends != 0 {
                 let end = at + ends.trailing_zeros() as usize + 1;
                 ends &= ends - 1;
