@@ -235,12 +235,20 @@ mod tests {
 
     #[test]
     fn parts_of_an_area_hold_while_they_make_it_up() {
-        let part = |left| HeaderBox { left, right: left + 5, top: 3, bottom: -3 };
+        let part = |left| HeaderBox {
+            left,
+            right: left + 5,
+            top: 3,
+            bottom: -3,
+        };
         let mut header = FileHeader::new("test");
         header.set_areas(vec![part(0), part(100)]);
         assert_eq!(header.bbox.map(|b| (b.left, b.right)), Some((0, 105)));
         assert_eq!(header.areas().len(), 2);
-        assert_eq!(FileHeader::parse(&header.encode()).unwrap().areas(), [header.bbox.unwrap()]);
+        assert_eq!(
+            FileHeader::parse(&header.encode()).unwrap().areas(),
+            [header.bbox.unwrap()]
+        );
         header.bbox = Some(part(7));
         assert_eq!(header.areas(), [part(7)]);
         header.bbox = None;

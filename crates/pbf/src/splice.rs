@@ -11,8 +11,8 @@ use crate::dense::DenseNodes;
 use crate::element::Element;
 use crate::error::BlockError;
 use crate::wire::{
-    Fields, Value, WireError, write_bytes_field, write_packed_field, write_sint, write_varint, write_varint_field,
-    zigzag_encode,
+    Fields, Value, WireError, write_bytes_field, write_packed_field, write_sint, write_varint,
+    write_varint_field, zigzag_encode,
 };
 
 /// Writes blocks that hold some elements of another. Buffers are kept between blocks.
