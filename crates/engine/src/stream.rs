@@ -63,7 +63,7 @@ pub struct BlockStream {
 #[derive(Debug)]
 enum Inner {
     Frames(FrameStream<Bytes>),
-    Text(TextStream),
+    Text(Box<TextStream>),
 }
 
 impl BlockStream {
@@ -81,7 +81,7 @@ impl BlockStream {
         let (header, text) = TextStream::open(source, path, format, threads)?;
         Ok(BlockStream {
             header,
-            inner: Inner::Text(text),
+            inner: Inner::Text(Box::new(text)),
         })
     }
 
