@@ -79,7 +79,7 @@ const NAMED: usize = 5;
 
 /// Copies a file with the locations of their nodes on the ways; see the module's documentation.
 pub fn add_locations(job: &Job, input: &Path, options: &Options, output: OutputOptions) -> Result<Report> {
-    let input = crate::open(job, input)?;
+    let input = job.open(input)?;
     let mut plan = input.plan(job.options().threads)?;
     if plan.header.has_history() {
         return Err(Error::Usage(format!(
@@ -187,11 +187,12 @@ impl<'a> Work<'a> {
         .into()
     }
 
-    fn run(&self, output: OutputOptions) -> Result<Report> {
+    fn run(&self, mut output: OutputOptions) -> Result<Report> {
         let mut header = output_header(vec![self.plan.header.clone()], &self.options.generator);
         header.set_optional(LOCATIONS_ON_WAYS, true);
         self.options.header.apply(&mut header)?;
-        let sink = Sink::create_pbf(output, &header)?;
+        output.format.locations_on_ways.get_or_insert(true);
+        let sink = Sink::create(output, &header)?;
 
         let mut report = Report {
             written: Counts::default(),
@@ -475,11 +476,11 @@ impl<'a> Work<'a> {
     ) -> KernelResult {
         let only_nodes = nodes.others() == 0;
         if self.options.keep_untagged && only_nodes {
-            return copy_whole(blob, out);
+            return out.copy(blob);
         }
         self.mark_kept(blob.decoded(), nodes.ids(), keep)?;
         if only_nodes && keep.iter().all(|keep| *keep) {
-            return copy_whole(blob, out);
+            return out.copy(blob);
         }
         let block = blob.decoded();
         let mut rest = &keep[..];
@@ -646,7 +647,7 @@ impl<'a> Work<'a> {
             blob.block()?.way_refs_into(&mut writer.refs)?;
         }
         if writer.refs.is_empty() && !nodes {
-            return copy_whole(blob, out);
+            return out.copy(blob);
         }
         self.locate(writer, blob, found)?;
         let block = blob.block()?;
@@ -746,13 +747,4 @@ fn keep_old_locations(block: &Block, locations: &mut [Option<Location>]) -> Kern
         }
     }
     Ok(())
-}
-
-/// Copies a blob with its compressed bytes.
-fn copy_whole(blob: &mut Blob, out: &mut TaskOutput<'_>) -> KernelResult {
-    let record = blob.record()?;
-    if record.kinds.is_empty() {
-        return Ok(());
-    }
-    out.copy_message(blob.message()?, &record)
 }

@@ -46,7 +46,7 @@ use serde::Serialize;
 
 pub use boundary::{boundaries_of_file, boundary_of};
 
-use crate::select::{self, ElementWriter, Target};
+use crate::select::{self, Target};
 use region_ids::{Cursor, Gather, RegionIds};
 use write::Writing;
 
@@ -239,7 +239,7 @@ pub fn extract(job: &Job, input: &Path, extracts: &[Extract], options: &Options)
         history,
     };
     let chosen = work.choose(&first.area, wish)?;
-    work.write(&chosen, &sinks, first.target.writer())?;
+    work.write(&chosen, &sinks)?;
     job.objects_in(select::total(&plan));
     let data = data_box(&plan);
     let mut reports = Vec::new();
@@ -618,9 +618,9 @@ impl Work<'_> {
     }
 
     /// Writes what was chosen.
-    fn write(&self, chosen: &Chosen, sinks: &[Sink], writer: ElementWriter) -> Result<()> {
+    fn write(&self, chosen: &Chosen, sinks: &[Sink]) -> Result<()> {
         let blobs = select::blobs_of(self.plan, KindSet::ALL, |record| chosen.may_touch(record));
-        let make = || Writing::new(Kind::ALL.map(|kind| chosen.of(kind).cursor()), writer);
+        let make = || Writing::new(Kind::ALL.map(|kind| chosen.of(kind).cursor()));
         self.job
             .pass("write", self.input.file(), &blobs)
             .write_many(sinks, make, |state, blob, outs| state.blob(blob, outs))?;

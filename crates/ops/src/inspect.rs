@@ -59,12 +59,12 @@ pub struct IndexTotals {
 
 /// Opens a file and sums up what its headers say.
 pub fn inspect(job: &Job, path: &Path) -> Result<(Input, Inspection)> {
-    let input = crate::open(job, path)?;
+    let input = job.open(path)?;
     let plan = input.plan(job.options().threads)?;
     let index = totals(&plan);
     let inspection = Inspection {
         name: path.display().to_string(),
-        size: input.file().size(),
+        size: input.size(),
         plan,
         index,
     };

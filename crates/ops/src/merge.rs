@@ -23,7 +23,7 @@ use osmill_engine::{
     TaskOutput,
 };
 use osmill_model::{ElementId, Kind, id_order};
-use osmill_pbf::{Block, Elements, Item, MetadataFields, NodeArrays};
+use osmill_pbf::{Block, Elements, Item, NodeArrays};
 
 use crate::cat::Options;
 use crate::order::Order;
@@ -92,7 +92,6 @@ pub(crate) fn merge(
     inputs: &[Input],
     mut plans: Vec<Plan>,
     options: &Options,
-    metadata: MetadataFields,
     sink: impl Fn() -> Result<Sink>,
 ) -> Result<Sink> {
     let files: Vec<Arc<ReadFile>> = inputs.iter().map(|input| input.file().clone()).collect();
@@ -107,7 +106,6 @@ pub(crate) fn merge(
         let merger = Merger {
             files: files.clone(),
             options,
-            metadata,
             history,
             wrong_ends: AtomicBool::new(false),
         };
@@ -278,7 +276,6 @@ fn cut_run(run: &[Source], tasks: &mut Vec<Task>) {
 struct Merger<'a> {
     files: Vec<Arc<ReadFile>>,
     options: &'a Options,
-    metadata: MetadataFields,
     history: bool,
     /// Whether a blob ends behind where it was taken to end.
     wrong_ends: AtomicBool,
@@ -382,11 +379,10 @@ impl Merger<'_> {
                 self.wrong_ends.store(true, Relaxed);
                 return Ok(true);
             }
-            let cleans = record.has_metadata && self.metadata != MetadataFields::ALL;
-            if cleans || self.options.recompress || !self.options.kinds.is_superset(record.kinds) {
+            if !self.options.kinds.is_superset(record.kinds) {
                 return Ok(!self.options.kinds.intersects(record.kinds));
             }
-            out.copy_message(blob.message()?, &record)?;
+            out.copy(blob)?;
             Ok(true)
         };
         copy(blob).map_err(|fault| blob.locate(fault))

@@ -19,7 +19,7 @@ use osmill_pbf::{Block, Element, IndexRecord, Item};
 use serde::Serialize;
 
 use crate::filter::{BlockMatcher, TagFilter};
-use crate::select::{self, ElementWriter, Fate, Pick, Target, Wanted};
+use crate::select::{self, Fate, Pick, Target, Wanted};
 
 /// What is kept.
 #[derive(Debug, Clone, Default)]
@@ -46,7 +46,6 @@ pub struct Report {
 struct Filtering<'a> {
     options: &'a Options,
     wanted: Wanted,
-    writer: ElementWriter,
 }
 
 struct State<'a> {
@@ -62,7 +61,6 @@ pub fn tags_filter(job: &Job, input: &Path, options: &Options, target: &Target) 
     let filtering = Filtering {
         options,
         wanted: Wanted::default(),
-        writer: target.writer(),
     };
     let noted: KindSet = Kind::ALL
         .into_iter()
@@ -79,9 +77,9 @@ pub fn tags_filter(job: &Job, input: &Path, options: &Options, target: &Target) 
         |state, blob, out| {
             filtering.judge(state, blob)?;
             if state.fates.is_empty() && filtering.keeps_kinds(&blob.record()?) {
-                return filtering.writer.copy_whole(blob, out);
+                return out.copy(blob);
             }
-            filtering.writer.write(blob, out, &state.fates)
+            select::write_fates(blob, out, &state.fates)
         },
     )?;
     let mut report = Report::default();

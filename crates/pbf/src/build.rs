@@ -62,6 +62,18 @@ impl MetadataFields {
         visible: false,
     };
 
+    /// What both keep.
+    pub fn and(self, other: Self) -> Self {
+        MetadataFields {
+            version: self.version && other.version,
+            timestamp: self.timestamp && other.timestamp,
+            changeset: self.changeset && other.changeset,
+            uid: self.uid && other.uid,
+            user: self.user && other.user,
+            visible: self.visible && other.visible,
+        }
+    }
+
     /// The metadata with what is not kept made absent.
     pub fn filter(self, metadata: Metadata<'_>) -> Metadata<'_> {
         Metadata {

@@ -4,7 +4,7 @@ use osmill_engine::{Blob, KernelResult, TaskOutputs};
 use osmill_pbf::Element;
 
 use super::region_ids::Cursor;
-use crate::select::{self, ElementWriter, Fate};
+use crate::select::{self, Fate};
 
 /// Elements of a blob that are held as views at once.
 const HELD: usize = 1 << 14;
@@ -12,7 +12,6 @@ const HELD: usize = 1 << 14;
 /// A worker's state in writing.
 pub struct Writing<'r> {
     cursors: [Cursor<'r>; 3],
-    writer: ElementWriter,
     /// Pairs of the number of an element in the blob and a region that it belongs to.
     pairs: Vec<(u32, u32)>,
     /// How many elements of the blob each region has.
@@ -23,10 +22,9 @@ pub struct Writing<'r> {
 
 impl<'r> Writing<'r> {
     /// Writes elements for which the cursors, one for each kind, know regions.
-    pub fn new(cursors: [Cursor<'r>; 3], writer: ElementWriter) -> Self {
+    pub fn new(cursors: [Cursor<'r>; 3]) -> Self {
         Writing {
             cursors,
-            writer,
             pairs: Vec::new(),
             counts: Vec::new(),
             fates: Vec::new(),
@@ -38,7 +36,6 @@ impl<'r> Writing<'r> {
     pub fn blob(&mut self, blob: &mut Blob, outs: &mut TaskOutputs<'_>) -> KernelResult {
         let Writing {
             cursors,
-            writer,
             pairs,
             counts,
             fates,
@@ -64,7 +61,7 @@ impl<'r> Writing<'r> {
             for (at, _) in pairs.iter() {
                 fates[*at as usize] = Fate::Keep;
             }
-            return outs.to(0, |out| writer.write(blob, out, fates));
+            return outs.to(0, |out| select::write_fates(blob, out, fates));
         }
         counts.clear();
         counts.resize(outs.len(), 0);
@@ -74,13 +71,13 @@ impl<'r> Writing<'r> {
             .enumerate()
             .filter(|(_, count)| **count == total && total > 0)
         {
-            outs.to(region, |out| writer.copy_whole(blob, out))?;
+            outs.to(region, |out| out.copy(blob))?;
         }
         pairs.retain(|(_, region)| counts[*region as usize] < total);
         fates.clear();
         fates.resize(total as usize, Fate::Drop);
         pairs.iter().for_each(|(at, _)| fates[*at as usize] = Fate::Keep);
-        write_parts(blob, *writer, pairs, fates, outs)
+        write_parts(blob, pairs, fates, outs)
     }
 }
 
@@ -88,7 +85,6 @@ impl<'r> Writing<'r> {
 /// read once, whatever the number of regions. `wanted` tells which elements have pairs.
 fn write_parts(
     blob: &Blob,
-    writer: ElementWriter,
     pairs: &[(u32, u32)],
     wanted: &[Fate],
     outs: &mut TaskOutputs<'_>,
@@ -99,8 +95,7 @@ fn write_parts(
         places.sort_unstable();
         for run in places.chunk_by(|a, b| a.0 == b.0) {
             outs.to(run[0].0 as usize, |out| {
-                run.iter()
-                    .try_for_each(|(_, at)| writer.put(&held[*at as usize], out))
+                run.iter().try_for_each(|(_, at)| out.keep(&held[*at as usize]))
             })?;
         }
         held.clear();
