@@ -237,6 +237,25 @@ impl Job {
         })
     }
 
+    /// Runs `count` tasks on what is in memory. `body` has the worker's state and the number of the task; gives
+    /// the states, of which chance tells which tasks each has done.
+    pub fn each<S: Send>(
+        &self,
+        name: &str,
+        count: u64,
+        make: impl Fn() -> S + Sync,
+        body: impl Fn(&mut S, u64) -> Result<()> + Sync,
+    ) -> Result<Vec<S>> {
+        self.phase(name, |_| {
+            let cursor = AtomicU64::new(0);
+            let next = |_: &mut S| {
+                let task = cursor.fetch_add(1, Relaxed);
+                Ok((task < count).then_some(task))
+            };
+            self.run(make, next, body, || ())
+        })
+    }
+
     /// Decodes the blobs of a plan that have no index record, and fills the records in.
     ///
     /// After this every entry of the plan has one.

@@ -9,12 +9,12 @@ mod show;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use osmill_engine::{Blob, Counts, Error, Input, Job, KernelResult, Plan, Result};
+use osmill_engine::{Blob, Counts, Error, Fault, Input, Job, KernelResult, Plan, Result};
 use osmill_model::{BoundingBox, ElementId, Kind, KindSet, Timestamp};
 use osmill_pbf::wire::{Fields, Value as FieldValue, Varints};
 use osmill_pbf::{
-    Block, BlockError, BlockErrorKind, Element, FileHeader, HeaderBox, IndexRecord, Items, RawItem,
-    RawMetadata,
+    Block, BlockError, BlockErrorKind, Element, Facts, FileHeader, HeaderBox, IndexBuilder, IndexRecord,
+    Items, RawItem, RawMetadata,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -193,11 +193,12 @@ impl Extended {
         let codec = blob.data()?.codec.name();
         let (number, compressed) = (blob.entry().number, u64::from(blob.entry().data_size));
         let block = blob.block()?;
-        let record = IndexRecord::of(block)?;
+        let record = self.add_block(block)?;
         self.orders.push(match Order::of_record(&record, number) {
             Some(order) if !self.history => order,
             _ => Order::of(block, number, self.history)?,
         });
+        self.add_ids(block, &record)?;
         *self.codecs.entry(codec).or_default() += 1;
         let bytes = self.bytes.entry(record.kinds.bits()).or_default();
         bytes.blobs += 1;
@@ -207,17 +208,12 @@ impl Extended {
         if let Some(bbox) = record.bbox {
             self.bbox = Some(self.bbox.map_or(bbox, |all| all.union(bbox)));
         }
-        self.add_block(block, &record)
+        Ok(())
     }
 
-    fn add_block(&mut self, block: &Block, record: &IndexRecord) -> KernelResult {
-        if record.sorted && record.kinds.len() == 1 {
-            // Sorted, so the extremes are at the ends, and 0 and negative ids are in front.
-            for id in [record.first(), record.last()].into_iter().flatten() {
-                note_id(&mut self.ids[id.kind as usize], id.id);
-            }
-        }
-        let exact_ids = !(record.sorted && record.kinds.len() == 1);
+    /// Adds what stands in a block, and gives the record that it should have.
+    fn add_block(&mut self, block: &Block) -> Result<IndexRecord, Fault> {
+        let mut builder = IndexBuilder::default();
         self.largest_string = 0;
         for group in block.groups() {
             let mut items = group.items();
@@ -225,13 +221,7 @@ impl Extended {
                 match item {
                     RawItem::Dense => {
                         let dense = items.parse_dense(message)?;
-                        let mut ids = dense.ids();
-                        // Negative ids follow 0.
-                        if exact_ids || record.first_id <= 0 {
-                            while let Some(id) = ids.try_next()? {
-                                self.note_element_id(ElementId::new(Kind::Node, id), exact_ids);
-                            }
-                        }
+                        builder.note_dense(block, &dense)?;
                         self.add_dense_tags(dense.tag_column())?;
                         if let Some(info) = dense.info() {
                             self.add_dense_info(block, info)?;
@@ -239,7 +229,7 @@ impl Extended {
                     }
                     RawItem::Node => {
                         let node = items.parse_node(message)?;
-                        self.note_element_id(ElementId::new(Kind::Node, node.id()), exact_ids);
+                        builder.note_plain_node(&node)?;
                         let (mut tags, mut count) = (node.tags(), 0);
                         while let Some((key, value)) = tags.try_next_ids()? {
                             self.note_string(key.max(value));
@@ -250,15 +240,53 @@ impl Extended {
                         self.note_string(metadata.user_sid.unwrap_or(0));
                         self.add_metadata(block, metadata);
                     }
-                    RawItem::Way => self.add_message(&items, block, Kind::Way, message, exact_ids)?,
+                    RawItem::Way => {
+                        let facts = self.add_message(&items, block, Kind::Way, message)?;
+                        builder.note_facts(Kind::Way, &facts);
+                    }
                     RawItem::Relation => {
-                        self.add_message(&items, block, Kind::Relation, message, exact_ids)?
+                        let facts = self.add_message(&items, block, Kind::Relation, message)?;
+                        builder.note_facts(Kind::Relation, &facts);
                     }
                 }
             }
         }
         if self.largest_string > 0 {
             block.string(self.largest_string).map_err(BlockError::from)?;
+        }
+        Ok(builder.finish())
+    }
+
+    /// Adds the extreme ids and the negative ones.
+    fn add_ids(&mut self, block: &Block, record: &IndexRecord) -> KernelResult {
+        let ends_tell = record.sorted && record.kinds.len() == 1;
+        if ends_tell {
+            for id in [record.first(), record.last()].into_iter().flatten() {
+                note_id(&mut self.ids[id.kind as usize], id.id);
+            }
+            // Sorted, so 0 and negative ids would be in front.
+            if record.first_id > 0 {
+                return Ok(());
+            }
+        }
+        let mut ids = Vec::new();
+        for group in block.groups() {
+            let mut items = group.items();
+            while let Some((item, message)) = items.try_next_raw()? {
+                let kind = match item {
+                    RawItem::Node | RawItem::Dense => Kind::Node,
+                    RawItem::Way => Kind::Way,
+                    RawItem::Relation => Kind::Relation,
+                };
+                ids.clear();
+                items.parse_ids(item, message, &mut ids)?;
+                for id in &ids {
+                    if !ends_tell {
+                        note_id(&mut self.ids[kind as usize], *id);
+                    }
+                    self.negative.add(kind, u64::from(*id < 0));
+                }
+            }
         }
         Ok(())
     }
@@ -270,8 +298,7 @@ impl Extended {
         block: &Block,
         kind: Kind,
         message: &[u8],
-        exact_ids: bool,
-    ) -> KernelResult {
+    ) -> Result<Facts, Fault> {
         // By field: keys, values, references or roles, members or latitudes, member types or longitudes.
         let mut counts = [0usize; 11];
         let mut largest = [0u64; 11];
@@ -308,12 +335,18 @@ impl Extended {
         };
         same_length("vals", keys, values)?;
         self.note_string(largest[2].max(largest[3]));
-        self.note_element_id(element, exact_ids);
         self.add_tags_of(kind, keys as u64);
+        let mut facts = Facts {
+            id: element.id,
+            has_tags: keys > 0,
+            ..Facts::default()
+        };
         if kind == Kind::Way {
-            self.refs += eights as u64;
-            note_largest(&mut self.largest[0], eights as u64, element.id);
+            facts.refs = eights as u64;
+            self.refs += facts.refs;
+            note_largest(&mut self.largest[0], facts.refs, element.id);
             if nines + tens > 0 {
+                facts.has_locations = true;
                 self.located_ways += 1;
                 items
                     .parse_way(message)?
@@ -327,28 +360,22 @@ impl Extended {
                 return Err(BlockErrorKind::MemberType(largest[10]).of(element).into());
             }
             self.note_string(largest[8]);
-            self.members += nines as u64;
-            note_largest(&mut self.largest[1], nines as u64, element.id);
+            facts.refs = nines as u64;
+            self.members += facts.refs;
+            note_largest(&mut self.largest[1], facts.refs, element.id);
         }
         if let Some(info) = info {
             let metadata = block.read_info(info).map_err(|e| e.what.of(element))?;
+            facts.has_metadata = !info.is_empty();
+            facts.has_visibility = metadata.visible.is_some();
             self.note_string(metadata.user_sid.unwrap_or(0));
             self.add_metadata(block, metadata);
         }
-        Ok(())
+        Ok(facts)
     }
 
     fn note_string(&mut self, index: u64) {
         self.largest_string = self.largest_string.max(index);
-    }
-
-    fn note_element_id(&mut self, id: ElementId, exact: bool) {
-        if exact {
-            note_id(&mut self.ids[id.kind as usize], id.id);
-        }
-        if id.id < 0 {
-            self.negative.add(id.kind, 1);
-        }
     }
 
     fn add_dense_tags(&mut self, column: Varints<'_>) -> KernelResult {

@@ -2,7 +2,7 @@
 
 use osmill_model::{ElementId, Kind, Location, Member, Metadata, Tag, Timestamp};
 
-use crate::block::{Block, Scale};
+use crate::block::{Block, RawItem, Scale};
 use crate::error::{BlockError, BlockErrorKind};
 use crate::wire::{Deltas, Fields, Varints, zigzag_decode};
 
@@ -636,7 +636,37 @@ pub struct Tags<'a> {
     raw: RawTags<'a>,
 }
 
-impl Tags<'_> {
+impl<'a> Tags<'a> {
+    /// Finds the two columns of tags in the message of an element.
+    #[inline]
+    pub(crate) fn parse(block: &'a Block, item: RawItem, message: &'a [u8]) -> Result<Self, BlockError> {
+        let kind = match item {
+            RawItem::Node | RawItem::Dense => Kind::Node,
+            RawItem::Way => Kind::Way,
+            RawItem::Relation => Kind::Relation,
+        };
+        let (mut id, mut keys, mut values) = (0, Varints::default(), Varints::default());
+        let mut fields = Fields::new(message);
+        loop {
+            let from_here = fields.rest();
+            let Some((number, value)) = fields.try_next()? else {
+                break;
+            };
+            match number {
+                1 if item == RawItem::Node => id = zigzag_decode(value.varint()?),
+                1 => id = value.varint()? as i64,
+                2 => keys.push(number, value, from_here)?,
+                3 => values.push(number, value, from_here)?,
+                _ => {}
+            }
+        }
+        Ok(Tags {
+            block,
+            element: ElementId::new(kind, id),
+            raw: RawTags::Pairs { keys, values },
+        })
+    }
+
     /// Whether there is no tag.
     pub fn is_empty(&self) -> bool {
         match self.raw {

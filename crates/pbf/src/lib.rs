@@ -70,6 +70,6 @@ pub use frame::{
     parse_header_length, peek_blob, write_blob_header, write_frame,
 };
 pub use header::{FileHeader, HISTORY, HeaderBox, LOCATIONS_ON_WAYS, SORTED, SUPPORTED_FEATURES};
-pub use index::{INDEX_RECORD_SIZE, IndexRecord};
+pub use index::{Facts, INDEX_RECORD_SIZE, IndexBuilder, IndexRecord};
 pub use locate::WayLocationSplicer;
 pub use splice::{Spliced, Splicer};

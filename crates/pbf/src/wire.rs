@@ -3,6 +3,8 @@
 //! Everything is a view over the caller's bytes. Varints of up to ten bytes are accepted however they are
 //! padded, as protobuf does; an eleventh byte is an error.
 
+mod bulk;
+
 /// What can be wrong at the level of protobuf's wire format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
@@ -326,7 +328,7 @@ impl<'a> Varints<'a> {
     #[inline]
     pub fn for_each(mut self, mut visit: impl FnMut(u64)) -> Result<(), WireError> {
         loop {
-            decode_all(self.chunk, &mut visit)?;
+            bulk::decode_all(self.chunk, &mut visit)?;
             self.chunk = &[];
             if self.more.is_empty() || !self.refill() {
                 return Ok(());
@@ -350,53 +352,6 @@ impl<'a> Varints<'a> {
     }
 }
 
-/// One bit for each byte that ends a varint: its continuation bit is not set.
-#[inline(always)]
-fn varint_ends(chunk: &[u8; 64]) -> u64 {
-    let (words, _) = chunk.as_chunks::<8>();
-    let mut ends = 0;
-    for (i, word) in words.iter().enumerate() {
-        // Multiplying moves the eight lowest bits of the bytes next to each other.
-        let bits = (!u64::from_le_bytes(*word) >> 7) & 0x0101_0101_0101_0101;
-        ends |= (bits.wrapping_mul(0x0102_0408_1020_4080) >> 56) << (8 * i);
-    }
-    ends
-}
-
-/// Decodes a packed column. The ends of the varints in 64 bytes are found at once, so that decoding one does
-/// not wait for the length of the one before.
-#[inline(always)]
-fn decode_all(bytes: &[u8], visit: &mut impl FnMut(u64)) -> Result<(), WireError> {
-    let (mut start, mut at) = (0, 0);
-    // Eight more bytes, so that each varint can be read as one word.
-    while let Some(chunk) = bytes.get(at..at + 72).and_then(|chunk| chunk.first_chunk::<64>()) {
-        let mut ends = varint_ends(chunk);
-        if ends == u64::MAX && start == at {
-            chunk.iter().for_each(|byte| visit(u64::from(*byte)));
-            start += 64;
-        }
-        while start < at + 64 && ends != 0 {
-            let end = at + ends.trailing_zeros() as usize;
-            ends &= ends - 1;
-            let len = end + 1 - start;
-            match bytes[start..].first_chunk::<8>() {
-                Some(word) if len <= 8 => {
-                    let word = u64::from_le_bytes(*word) & (u64::MAX >> (64 - 8 * len));
-                    visit(gather_sevens(word));
-                }
-                _ => visit(read_varint(&mut &bytes[start..])?),
-            }
-            start = end + 1;
-        }
-        at += 64;
-    }
-    let mut rest = &bytes[start..];
-    while !rest.is_empty() {
-        visit(read_varint(&mut rest)?);
-    }
-    Ok(())
-}
-
 /// The bytes of the value of a varint field whose key begins at `from_here`.
 fn single<'a>(value: Value<'a>, from_here: &'a [u8]) -> Result<&'a [u8], WireError> {
     value.varint()?;
@@ -417,17 +372,25 @@ fn value_is_column(value: Value<'_>) -> Result<(), WireError> {
 /// How many varints end in these bytes.
 pub fn count_varints(bytes: &[u8]) -> usize {
     const LOWEST: u64 = 0x0101_0101_0101_0101;
+    let ends = |word: u64| !word >> 7 & LOWEST;
     let (words, tail) = bytes.as_chunks::<8>();
-    let mut ends = tail.iter().filter(|byte| **byte < 0x80).count();
+    let last = match bytes.last_chunk::<8>() {
+        // The bytes that have been counted with the words are shifted out.
+        Some(last) if !tail.is_empty() => ends(u64::from_le_bytes(*last)) >> (8 * (8 - tail.len())),
+        Some(_) => 0,
+        None => return tail.iter().filter(|byte| **byte < 0x80).count(),
+    };
+    let mut total = 0;
     // Eight counters in a word, added up before one of them can overflow.
-    for words in words.chunks(255) {
-        let counters = words.iter().fold(0, |sum: u64, word| {
-            sum + (!u64::from_le_bytes(*word) >> 7 & LOWEST)
+    let mut before = last;
+    for words in words.chunks(254) {
+        let counters = words.iter().fold(std::mem::take(&mut before), |sum: u64, word| {
+            sum + ends(u64::from_le_bytes(*word))
         });
         let pairs = (counters & 0x00ff_00ff_00ff_00ff) + (counters >> 8 & 0x00ff_00ff_00ff_00ff);
-        ends += (pairs.wrapping_mul(0x0001_0001_0001_0001) >> 48) as usize;
+        total += (pairs.wrapping_mul(0x0001_0001_0001_0001) >> 48) as usize;
     }
-    ends
+    total
 }
 
 /// A zigzag- and delta-coded column, as running sums.

@@ -328,17 +328,26 @@ fn count_tags(job: &Job, input: &Input, plan: &Plan, args: &InspectArgs) -> Resu
     }
     let mut text = String::new();
     for TagCount { count, key, value } in &counts {
+        let _ = write!(text, "{count}\t{}", Quoted(key));
         let _ = match value {
-            Some(value) => writeln!(text, "{count}\t{}\t{}", quoted(key), quoted(value)),
-            None => writeln!(text, "{count}\t{}", quoted(key)),
+            Some(value) => writeln!(text, "\t{}", Quoted(value)),
+            None => writeln!(text),
         };
     }
     Ok(text)
 }
 
 /// A string in double quotes, so that spaces at its ends and line feeds inside are seen.
-fn quoted(text: &str) -> String {
-    Value::from(text).to_string()
+struct Quoted<'t>(&'t str);
+
+impl std::fmt::Display for Quoted<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let is_plain = |byte: u8| byte >= b' ' && byte != b'"' && byte != b'\\';
+        match self.0.bytes().all(is_plain) {
+            true => write!(f, "\"{}\"", self.0),
+            false => Value::from(self.0).fmt(f),
+        }
+    }
 }
 
 fn list_blocks(job: &Job, input: &Input, mut plan: Plan, as_json: bool) -> Result<String> {
@@ -475,7 +484,7 @@ fn render_shown(shown: &Shown) -> String {
     if !shown.tags.is_empty() {
         let _ = writeln!(text, "  tags");
         for (key, value) in &shown.tags {
-            let _ = writeln!(text, "    {} = {}", quoted(key), quoted(value));
+            let _ = writeln!(text, "    {} = {}", Quoted(key), Quoted(value));
         }
     }
     if !shown.refs.is_empty() {
@@ -493,7 +502,7 @@ fn render_shown(shown: &Shown) -> String {
             let role = if role.is_empty() {
                 String::new()
             } else {
-                format!(" as {}", quoted(role))
+                format!(" as {}", Quoted(role))
             };
             let _ = writeln!(text, "    {id}{role}");
         }
