@@ -42,6 +42,8 @@ pub enum Command {
     AddLocationsToWays(AddLocationsArgs),
     #[command(subcommand)]
     Nodes(NodesCommand),
+    #[command(subcommand)]
+    Set(commands::set::SetCommand),
 }
 
 /// Options that mean the same in every command.

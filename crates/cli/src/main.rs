@@ -23,6 +23,7 @@ fn main() -> ExitCode {
         Command::Removeid(args) => commands::getid::run_removeid(&cli.common, args),
         Command::Getparents(args) => commands::getid::run_getparents(&cli.common, args),
         Command::Nodes(command) => commands::nodes::run(&cli.common, command),
+        Command::Set(command) => commands::set::run(&cli.common, command),
         Command::AddLocationsToWays(args) => commands::add_locations::run(&cli.common, args),
     };
     match result {

@@ -12,6 +12,24 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
+/// Memory taken from the pool until it is dropped.
+pub struct Loan<'s> {
+    store: &'s Store,
+    bytes: usize,
+}
+
+/// Loans up to this size are covered by the slack of the budget.
+const SMALL_LOAN: usize = 48 << 10;
+
+impl Drop for Loan<'_> {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            self.store.pool_lent.fetch_sub(self.bytes, Relaxed);
+            self.store.fit_pool();
+        }
+    }
+}
+
 /// What moved, since the store was opened.
 #[derive(Default)]
 pub struct Counters {
@@ -42,6 +60,9 @@ pub struct Store {
     pub shape: Shape,
     pub file_id: u32,
     pub pool: Pool,
+    /// What the budget gives the pool, and how much of it is lent to calls in progress.
+    pool_grant: AtomicUsize,
+    pool_lent: AtomicUsize,
     nodes: Mutex<NodeCache>,
     node_capacity: AtomicUsize,
     pub counters: Counters,
@@ -62,13 +83,16 @@ impl Store {
         file_id: u32,
         depth: usize,
         window: usize,
+        slab: usize,
     ) -> Self {
         Self {
             backend,
             name,
             shape,
             file_id,
-            pool: Pool::new(0),
+            pool: Pool::new(slab),
+            pool_grant: 0.into(),
+            pool_lent: 0.into(),
             nodes: Mutex::default(),
             node_capacity: 8.into(),
             counters: Counters::default(),
@@ -78,6 +102,35 @@ impl Store {
             #[cfg(test)]
             drop_parent_checksum: false.into(),
         }
+    }
+
+    /// Gives the pool a share of the budget.
+    pub fn grant_pool(&self, bytes: usize) {
+        self.pool_grant.store(bytes, Relaxed);
+        self.fit_pool();
+    }
+
+    fn fit_pool(&self) {
+        let bytes = self
+            .pool_grant
+            .load(Relaxed)
+            .saturating_sub(self.pool_lent.load(Relaxed));
+        self.pool.resize(bytes);
+    }
+
+    /// Takes memory from the pool for a call that needs some for itself. Little of it is not worth the trouble: the budget has slack.
+    pub fn lend(&self, bytes: usize) -> Loan<'_> {
+        let bytes = if bytes > SMALL_LOAN { bytes } else { 0 };
+        if bytes > 0 {
+            self.pool_lent.fetch_add(bytes, Relaxed);
+            self.fit_pool();
+        }
+        Loan { store: self, bytes }
+    }
+
+    /// Most bytes that one call should borrow.
+    pub fn most_lent(&self) -> usize {
+        (self.pool_grant.load(Relaxed) / 2).max(SMALL_LOAN)
     }
 
     pub fn io(&self, what: &'static str, offset: u64) -> impl FnOnce(io::Error) -> Error {

@@ -7,5 +7,6 @@ pub mod extract;
 pub mod getid;
 pub mod inspect;
 pub mod nodes;
+pub mod set;
 pub mod tags_filter;
 pub mod target;

@@ -59,11 +59,6 @@ impl Rows {
         self.keys.clear();
         self.vals.clear();
     }
-
-    /// Heap bytes held.
-    pub fn memory(&self) -> usize {
-        self.keys.capacity() * 8 + self.vals.capacity()
-    }
 }
 
 /// What an extent says about itself.
@@ -139,7 +134,7 @@ pub(crate) struct Page<'a> {
 
 #[derive(Clone, Copy)]
 enum Body<'a> {
-    Raw(&'a [u8]),
+    Raw(&'a [[u8; 8]], &'a [u8]),
     Packed(Packed<'a>),
     Bitmap(u64, &'a [u8]),
 }
@@ -150,7 +145,10 @@ impl<'a> Page<'a> {
         let count = usize::from(u16_at(bytes, 8));
         let data = bytes.get(HEADER..HEADER + usize::from(u16_at(bytes, 10)))?;
         let body = match bytes[7] {
-            RAW => Body::Raw(data.get(..count * (8 + shape.width))?),
+            RAW => {
+                let (keys, vals) = data.get(..count * (8 + shape.width))?.split_at(count * 8);
+                Body::Raw(keys.as_chunks().0, vals)
+            }
             PACKED => Body::Packed(Packed::new(shape, data, count)?),
             BITMAP if shape.width == 0 => Body::Bitmap(u64_at(data.get(..8)?, 0), &data[8..]),
             _ => return None,
@@ -158,11 +156,19 @@ impl<'a> Page<'a> {
         Some(Self { shape, count, body })
     }
 
+    /// Views rows in memory, keys little endian.
+    pub fn of_rows(shape: &'a Shape, keys: &'a [[u8; 8]], vals: &'a [u8]) -> Self {
+        Self {
+            shape,
+            count: keys.len(),
+            body: Body::Raw(keys, vals),
+        }
+    }
+
     /// Number of keys below `key`, and whether `key` itself is there. O(log n) steps and at most one group.
     pub fn lower_bound(&self, key: u64) -> (usize, bool) {
         match &self.body {
-            Body::Raw(data) => {
-                let keys = data[..self.count * 8].as_chunks::<8>().0;
+            Body::Raw(keys, _) => {
                 let i = raw_lower_bound(keys, key);
                 (i, keys.get(i).is_some_and(|k| u64::from_le_bytes(*k) == key))
             }
@@ -188,7 +194,7 @@ impl<'a> Page<'a> {
     /// The `i`-th key; 0 beyond the end.
     pub fn key_at(&self, i: usize) -> u64 {
         match &self.body {
-            Body::Raw(data) => data.get(i * 8..i * 8 + 8).map_or(0, |b| u64_at(b, 0)),
+            Body::Raw(keys, _) => keys.get(i).map_or(0, |k| u64::from_le_bytes(*k)),
             Body::Packed(p) => p.key_at(i),
             Body::Bitmap(base, map) => {
                 let mut left = i;
@@ -208,9 +214,9 @@ impl<'a> Page<'a> {
     /// Writes the `i`-th value into `out`, which has the shape's width.
     pub fn value_at(&self, i: usize, out: &mut [u8]) {
         match &self.body {
-            Body::Raw(data) => {
-                let at = self.count * 8 + i * self.shape.width;
-                if let Some(v) = data.get(at..at + self.shape.width) {
+            Body::Raw(_, vals) => {
+                let at = i * self.shape.width;
+                if let Some(v) = vals.get(at..at + self.shape.width) {
                     out.copy_from_slice(v);
                 }
             }
@@ -225,10 +231,8 @@ impl<'a> Page<'a> {
         rows.keys.reserve(self.count);
         rows.vals.reserve(self.count * self.shape.width);
         match &self.body {
-            Body::Raw(data) => {
-                let (keys, vals) = data.split_at(self.count * 8);
-                rows.keys
-                    .extend(keys.as_chunks::<8>().0.iter().map(|k| u64::from_le_bytes(*k)));
+            Body::Raw(keys, vals) => {
+                rows.keys.extend(keys.iter().map(|k| u64::from_le_bytes(*k)));
                 rows.vals.extend_from_slice(vals);
             }
             Body::Packed(p) => p.decode(&mut rows.keys, &mut rows.vals),
