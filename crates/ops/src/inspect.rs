@@ -299,31 +299,30 @@ impl Extended {
         kind: Kind,
         message: &[u8],
     ) -> Result<Facts, Fault> {
-        // By field: keys, values, references or roles, members or latitudes, member types or longitudes.
-        let mut counts = [0usize; 11];
-        let mut largest = [0u64; 11];
+        // How many numbers a column has, and the largest.
+        let (mut keys, mut values) = ((0, 0), (0, 0));
+        // References or roles; members or latitudes; member types or longitudes.
+        let (mut eights, mut nines, mut tens) = ((0, 0), (0, 0), (0, 0));
         let (mut id, mut info) = (None, None);
         let mut fields = Fields::new(message);
         while let Some((number, value)) = fields.try_next()? {
             match (number, value) {
                 (1, value) => id = Some(value.varint()? as i64),
+                (2, value) => keys = count_more(keys, value)?,
+                (3, value) => values = count_more(values, value)?,
                 (4, value) => info = Some(value.bytes()?),
                 // References tell nothing that has to be known; roles are numbers of strings.
-                (8, FieldValue::Bytes(column)) if kind == Kind::Way => counts[8] += count_checked(column)?,
-                (2 | 3 | 8 | 9 | 10, value) => {
-                    let note = |(count, largest): (usize, u64), value: u64| (count + 1, value.max(largest));
-                    let before = (counts[number as usize], largest[number as usize]);
-                    let after = match value {
-                        FieldValue::Bytes(column) => Varints::packed(column).fold(before, note)?,
-                        value => note(before, value.varint()?),
-                    };
-                    (counts[number as usize], largest[number as usize]) = after;
-                }
+                (8, FieldValue::Bytes(column)) if kind == Kind::Way => eights.0 += count_checked(column)?,
+                (8, value) => eights = count_more(eights, value)?,
+                (9, value) => nines = count_more(nines, value)?,
+                (10, value) => tens = count_more(tens, value)?,
                 _ => {}
             }
         }
         let element = ElementId::new(kind, id.ok_or(BlockErrorKind::NoId).map_err(BlockError::from)?);
-        let [_, _, keys, values, .., eights, nines, tens] = counts;
+        let largest_string = keys.1.max(values.1);
+        let ((keys, _), (values, _)) = (keys, values);
+        let ((eights, largest_role), (nines, _), (tens, largest_type)) = (eights, nines, tens);
         let same_length = |column, expected, found| match found == expected {
             true => Ok(()),
             false => Err(BlockErrorKind::Lengths {
@@ -334,7 +333,7 @@ impl Extended {
             .of(element)),
         };
         same_length("vals", keys, values)?;
-        self.note_string(largest[2].max(largest[3]));
+        self.note_string(largest_string);
         self.add_tags_of(kind, keys as u64);
         let mut facts = Facts {
             id: element.id,
@@ -356,10 +355,10 @@ impl Extended {
         } else {
             same_length("types", nines, tens)?;
             same_length("roles_sid", nines, eights)?;
-            if largest[10] > 2 {
-                return Err(BlockErrorKind::MemberType(largest[10]).of(element).into());
+            if largest_type > 2 {
+                return Err(BlockErrorKind::MemberType(largest_type).of(element).into());
             }
-            self.note_string(largest[8]);
+            self.note_string(largest_role);
             facts.refs = nines as u64;
             self.members += facts.refs;
             note_largest(&mut self.largest[1], facts.refs, element.id);
@@ -436,18 +435,19 @@ impl Extended {
             range.check(name, least, most)?;
             self.metadata[slot] += known;
         }
-        // Neighbours often have the same user.
-        let start = (0, Range::default(), (0, false));
-        let (named, range, _) =
-            info.user_sids
+        let (mut named, range) = info
+            .user_sids
+            .column()
+            .fold_sums((0, Range::default()), |(named, range), sid| {
+                (named + u64::from(sid > 0), range.with(sid))
+            })?;
+        // Empty names are none, and rare: number 0 is the empty string.
+        if (1..block.string_count()? as u64).any(|sid| !is_named(block, sid)) {
+            named = info
+                .user_sids
                 .column()
-                .fold_sums(start, |(named, range, (last, last_named)), sid| {
-                    let is_named = match sid == last {
-                        true => last_named,
-                        false => is_named(block, sid as u64),
-                    };
-                    (named + u64::from(is_named), range.with(sid), (sid, is_named))
-                })?;
+                .fold_sums(0, |named, sid| named + u64::from(is_named(block, sid as u64)))?;
+        }
         range.check("user_sid", 0, U32)?;
         self.note_string(range.most.max(0) as u64);
         self.metadata[4] += named;
@@ -527,6 +527,16 @@ impl Extended {
         }
         self.orders.extend(other.orders);
     }
+}
+
+/// Counts the numbers of a column and finds the largest, on top of `before`.
+#[inline(always)]
+fn count_more(before: (usize, u64), value: FieldValue<'_>) -> KernelResult<(usize, u64)> {
+    let note = |(count, largest): (usize, u64), value: u64| (count + 1, value.max(largest));
+    Ok(match value {
+        FieldValue::Bytes(column) => Varints::packed(column).fold(before, note)?,
+        value => note(before, value.varint()?),
+    })
 }
 
 /// Whether this string is there and not empty: files without user names often have empty ones.

@@ -352,7 +352,7 @@ impl<'a> Varints<'a> {
     /// Folds all numbers that are left, many at a time: faster than [`Varints::try_next`] for long columns.
     ///
     /// What is folded should be a few numbers; they stay in registers, which what a closure changes does not.
-    #[inline]
+    #[inline(always)]
     pub fn fold<A: Copy>(mut self, init: A, mut step: impl FnMut(A, u64) -> A) -> Result<A, WireError> {
         let mut folded = init;
         loop {
@@ -365,7 +365,7 @@ impl<'a> Varints<'a> {
     }
 
     /// Folds the running sums of the zigzag-coded numbers: the values of a delta-coded column.
-    #[inline]
+    #[inline(always)]
     pub fn fold_sums<A: Copy>(self, init: A, mut step: impl FnMut(A, i64) -> A) -> Result<A, WireError> {
         let (_, folded) = self.fold((0i64, init), |(sum, folded), delta| {
             let sum = sum.wrapping_add(zigzag_decode(delta));
