@@ -14,6 +14,21 @@ const MAPPED: usize = 16;
 /// From this many blocks on a mapping is laid out for huge pages: random reads of a large pool otherwise wait for page tables.
 pub const HUGE: usize = (2 << 20) / BLOCK;
 
+/// Asks the processor for the cache line of a byte, if there is one. A hint without effect on what the program does.
+#[inline]
+pub fn prefetch(bytes: &[u8], at: usize) {
+    #[cfg(target_arch = "x86_64")]
+    if at < bytes.len() {
+        // SAFETY: prefetching reads nothing that the program can see, and the address lies inside of the slice.
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_T0>(bytes.as_ptr().add(at).cast());
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (bytes, at);
+}
+
 /// A zero-initialised byte buffer whose address and length are multiples of [`BLOCK`].
 ///
 /// Requests own their buffer while they are in flight, so the kernel never writes into memory that

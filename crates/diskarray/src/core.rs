@@ -10,7 +10,7 @@ use crate::options::Options;
 use crate::pool::Pool;
 use crate::space::{MAX_BLOCKS, Run, SEGMENT, Space};
 use crate::store::{Gather, Store};
-use crate::tree::{Freed, Tree};
+use crate::tree::{Freed, Tree, guess};
 use crate::value::Shape;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -221,6 +221,7 @@ impl Core {
             backend,
             name.into(),
             shape.clone(),
+            options.encoding,
             file_id,
             depth,
             window,
@@ -428,7 +429,7 @@ impl Core {
             };
             let rows = dirty.rows(slot);
             let page = Page::of_rows(&store.shape, rows.keys, rows.vals);
-            let (at, hit) = page.lower_bound(key);
+            let (at, hit) = page.lower_bound_near(key, guess(key, (low, high), leaf.count(i)));
             if hit {
                 page.value_at(at, old);
             }
@@ -524,12 +525,15 @@ impl Core {
     pub fn remove(&mut self, key: u64, old: &mut [u8]) -> Result<bool> {
         self.check_writable()?;
         // Looking first spares a rewrite of the extent when the key is absent.
-        if !self.view().get(key, old)? {
+        let changed = self.tree.find_entry(&self.store, key)?.0.loc & CHANGED != 0;
+        if !changed && !self.view().get(key, old)? {
             return Ok(false);
         }
-        self.change(key, None, old)?;
-        self.log_operation(key, None);
-        Ok(true)
+        let known = self.change(key, None, old)?;
+        if known {
+            self.log_operation(key, None);
+        }
+        Ok(known)
     }
 }
 

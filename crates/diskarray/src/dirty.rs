@@ -4,7 +4,7 @@
 //! account says is what the process holds, and memory that writing them sets free is at once the pool's. Chunks come in four sizes
 //! for each doubling, so about a tenth of them is empty.
 
-use crate::buf::{AlignedBuf, BLOCK};
+use crate::buf::{AlignedBuf, BLOCK, HUGE, prefetch};
 use crate::codec::Rows;
 
 /// Smallest chunk in bytes.
@@ -82,7 +82,10 @@ impl Dirty {
     pub fn new(width: usize, budget: usize) -> Self {
         Self {
             width,
-            slab_bytes: (budget / 256).clamp(64 << 10, 256 << 10) / BLOCK * BLOCK,
+            slab_bytes: match budget >> 20 {
+                0..256 => (budget / 256).clamp(64 << 10, 256 << 10) / BLOCK * BLOCK,
+                _ => HUGE * BLOCK,
+            },
             slots: vec![],
             free: vec![],
             classes: (0..CLASSES).map(|_| Class::default()).collect(),
@@ -184,6 +187,15 @@ impl Dirty {
             keys: &keys.as_chunks().0[..s.len as usize],
             vals: &vals[..s.len as usize * self.width],
         }
+    }
+
+    /// Asks for the cache lines around a row.
+    #[inline]
+    pub fn prefetch(&self, slot: u32, row: usize) {
+        let s = &self.slots[slot as usize];
+        let bytes = self.bytes(s.chunk);
+        let at = row.saturating_sub(24) * 8;
+        (0..8).for_each(|line| prefetch(bytes, at + 64 * line));
     }
 
     /// Room for `rows`, as large as its chunk allows.

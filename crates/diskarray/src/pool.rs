@@ -3,6 +3,7 @@
 //! A reachable block never changes, so a frame is valid until its block is handed out again; the writer then replaces it.
 
 use crate::buf::{AlignedBuf, BLOCK, HUGE};
+use crate::codec::{Guess, prefetch_near};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -188,6 +189,17 @@ impl Pool {
             return false;
         };
         shard.owner[frame as usize].1 = true;
+        true
+    }
+
+    /// Whether the block is here; counts as a use, and asks for the cache lines that a search will read.
+    pub fn fetch(&self, block: u32, guess: Guess) -> bool {
+        let mut shard = self.shard(block);
+        let Some(&frame) = shard.map.get(&block) else {
+            return false;
+        };
+        shard.owner[frame as usize].1 = true;
+        prefetch_near(shard.frame(frame), guess);
         true
     }
 

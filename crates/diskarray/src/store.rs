@@ -1,7 +1,7 @@
 //! Blocks with names: checked reads of extents and nodes through the caches, reads ahead, gathered writes.
 
 use crate::backend::{AlignedBuf, BLOCK, Backend, Completion, Kind, Queue, Request};
-use crate::codec::{Encoded, Header, Page, seal};
+use crate::codec::{Encoded, Encoding, Guess, Header, Page, prefetch_near, seal};
 use crate::error::{Error, Result};
 use crate::node::{Expect, NODE_BYTES, Node};
 use crate::pool::{BlockMap, Pool};
@@ -58,6 +58,7 @@ pub struct Store {
     pub backend: Arc<dyn Backend>,
     pub name: String,
     pub shape: Shape,
+    pub encoding: Encoding,
     pub file_id: u32,
     pub pool: Pool,
     /// What the budget gives the pool, and how much of it is lent to calls in progress.
@@ -80,6 +81,7 @@ impl Store {
         backend: Arc<dyn Backend>,
         name: String,
         shape: Shape,
+        encoding: Encoding,
         file_id: u32,
         depth: usize,
         window: usize,
@@ -89,6 +91,7 @@ impl Store {
             backend,
             name,
             shape,
+            encoding,
             file_id,
             pool: Pool::new(slab),
             pool_grant: 0.into(),
@@ -199,6 +202,16 @@ impl Store {
             .map_err(self.io("start a queue", 0))
     }
 
+    /// A guess at where in an extent of `of` rows a search ends.
+    #[inline]
+    pub fn guess(&self, at: usize, of: u64) -> Guess {
+        Guess {
+            at,
+            of: of as usize,
+            encoding: self.encoding,
+        }
+    }
+
     /// Checks an extent against itself and its parent.
     pub fn check_extent(&self, block: u32, sum: u32, bytes: &[u8]) -> Result<Header> {
         let header = Header::read(bytes, block, self.file_id).map_err(|why| self.corrupt(block, why))?;
@@ -222,8 +235,23 @@ impl Store {
 
     /// Runs `f` on a checked extent, from the pool or the disk.
     pub fn with_extent<R>(&self, block: u32, sum: u32, f: impl FnOnce(&Page<'_>) -> R) -> Result<R> {
+        self.with_extent_near(block, sum, None, f)
+    }
+
+    /// As [`with_extent`](Self::with_extent), for a search that is likely to end at `guess`.
+    #[inline]
+    pub fn with_extent_near<R>(
+        &self,
+        block: u32,
+        sum: u32,
+        guess: Option<Guess>,
+        f: impl FnOnce(&Page<'_>) -> R,
+    ) -> Result<R> {
         let mut f = Some(f);
         let mut run = |bytes: &[u8]| {
+            if let Some(guess) = guess {
+                prefetch_near(bytes, guess);
+            }
             let page = self.page(block, bytes)?;
             Ok((f.take().expect("called once"))(&page))
         };

@@ -5,7 +5,7 @@ use crate::dirty::Dirty;
 use crate::error::Result;
 use crate::node::{CHANGED, Entry, NOWHERE};
 use crate::store::{ReadAhead, Store};
-use crate::tree::{Tree, range_of};
+use crate::tree::{Tree, guess, range_of};
 use crate::value::MAX_VALUE;
 use std::collections::VecDeque;
 
@@ -57,15 +57,39 @@ impl<'a> View<'a> {
         }
     }
 
+    /// As [`with_extent`](Self::with_extent), for a search that is likely to end at row `at`.
+    #[inline]
+    fn with_extent_near<R>(&self, e: &Entry, at: usize, f: impl FnOnce(&Page<'_>) -> R) -> Result<R> {
+        match self.slot(e.loc) {
+            Some(page) => Ok(f(&page)),
+            None => {
+                let guess = Some(self.store.guess(at, e.count));
+                self.store.with_extent_near(e.loc, e.sum, guess, f)
+            }
+        }
+    }
+
+    /// Asks for the cache lines that a search ending at row `at` reads; false if the extent is not in memory.
+    #[inline]
+    pub fn fetch(&self, e: &Entry, at: usize) -> bool {
+        match self.dirty.filter(|_| e.loc & CHANGED != 0) {
+            Some(dirty) => {
+                dirty.prefetch(e.loc & !CHANGED, at);
+                true
+            }
+            None => e.loc == NOWHERE || self.store.pool.fetch(e.loc, self.store.guess(at, e.count)),
+        }
+    }
+
     /// Finds `key`; its value goes to `out`.
     #[inline]
     pub fn get(&self, key: u64, out: &mut [u8]) -> Result<bool> {
-        let e = self.tree.find_entry(self.store, key)?;
+        let (e, at) = self.tree.find_entry(self.store, key)?;
         if e.count == 0 {
             return Ok(false);
         }
-        self.with_extent(&e, |page| {
-            let (i, hit) = page.lower_bound(key);
+        self.with_extent_near(&e, at, |page| {
+            let (i, hit) = page.lower_bound_near(key, at);
             if hit {
                 page.value_at(i, out);
             }
@@ -80,7 +104,8 @@ impl<'a> View<'a> {
         if e.count == 0 {
             return Ok(spot.before);
         }
-        let within = self.with_extent(&e, |page| page.lower_bound(key).0)?;
+        let at = guess(key, spot.range(), e.count);
+        let within = self.with_extent_near(&e, at, |page| page.lower_bound_near(key, at).0)?;
         Ok(spot.before + within as u64)
     }
 
@@ -91,7 +116,7 @@ impl<'a> View<'a> {
         }
         let spot = self.tree.find_rank(self.store, rank)?;
         let (e, i) = (spot.entry(), (rank - spot.before) as usize);
-        self.with_extent(&e, |page| {
+        self.with_extent_near(&e, i, |page| {
             page.value_at(i, out);
             page.key_at(i)
         })

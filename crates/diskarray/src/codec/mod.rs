@@ -18,7 +18,7 @@
 pub(crate) mod bits;
 mod packed;
 
-use crate::buf::BLOCK;
+use crate::buf::{BLOCK, prefetch};
 use crate::value::Shape;
 use packed::Packed;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -165,11 +165,18 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// Number of keys below `key`, and whether `key` itself is there. O(log n) steps and at most one group.
+    /// As [`lower_bound_near`](Self::lower_bound_near), without an idea of the place.
     pub fn lower_bound(&self, key: u64) -> (usize, bool) {
+        self.lower_bound_near(key, usize::MAX)
+    }
+
+    /// Number of keys below `key`, and whether `key` itself is there. Among raw keys a good guess makes it a look at a few cache lines; else
+    /// O(log n) steps and at most one group.
+    #[inline]
+    pub fn lower_bound_near(&self, key: u64, guess: usize) -> (usize, bool) {
         match &self.body {
             Body::Raw(keys, _) => {
-                let i = raw_lower_bound(keys, key);
+                let i = raw_lower_bound_near(keys, key, guess);
                 (i, keys.get(i).is_some_and(|k| u64::from_le_bytes(*k) == key))
             }
             Body::Packed(p) => p.lower_bound(key),
@@ -257,6 +264,28 @@ impl<'a> Page<'a> {
     }
 }
 
+/// Keys looked at to both sides of a guess. Interpolation among 500 evenly drawn keys is wrong by 11 on average at the worst place.
+const NEAR: usize = 24;
+
+#[inline]
+fn raw_lower_bound_near(keys: &[[u8; 8]], key: u64, guess: usize) -> usize {
+    let from = guess.min(keys.len()).saturating_sub(NEAR);
+    let near = &keys[from..keys.len().min(from + 2 * NEAR)];
+    let (Some(first), Some(last)) = (near.first(), near.last()) else {
+        return 0;
+    };
+    let left = from == 0 || u64::from_le_bytes(*first) < key;
+    let right = from + near.len() == keys.len() || u64::from_le_bytes(*last) >= key;
+    if left && right {
+        return from
+            + near
+                .iter()
+                .map(|k| usize::from(u64::from_le_bytes(*k) < key))
+                .sum::<usize>();
+    }
+    raw_lower_bound(keys, key)
+}
+
 /// Two rounds of independent loads, where a binary search has nine that wait for each other: the first counts the pivots below `key`, one in
 /// [`STRIDE`] keys, the second the keys between two pivots.
 fn raw_lower_bound(keys: &[[u8; 8]], key: u64) -> usize {
@@ -265,6 +294,38 @@ fn raw_lower_bound(keys: &[[u8; 8]], key: u64) -> usize {
     let from = pivots * STRIDE;
     let rest = &keys[from..keys.len().min(from + STRIDE)];
     from + rest.iter().map(below).sum::<usize>()
+}
+
+/// Asks for the cache lines of an extent that a search with this guess will read: header and groups' first keys, and those around the guess.
+#[inline]
+pub(crate) fn prefetch_near(bytes: &[u8], guess: Guess) {
+    prefetch(bytes, 0);
+    match guess.encoding {
+        Encoding::Raw => {
+            let at = HEADER + guess.at.saturating_sub(NEAR) * 8;
+            (0..2 * NEAR * 8 + 64)
+                .step_by(64)
+                .for_each(|line| prefetch(bytes, at + line));
+        }
+        Encoding::Packed => {
+            prefetch(bytes, 64);
+            prefetch(bytes, 128);
+            // Groups lie behind each other and are of about equal size.
+            let at = HEADER + (PAYLOAD * 9 / 10) * guess.at / guess.of.max(1);
+            (0..4).for_each(|line| prefetch(bytes, (at + 64 * line).saturating_sub(64)));
+        }
+    }
+}
+
+/// Where in an extent a key is likely to be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Guess {
+    /// Row.
+    pub at: usize,
+    /// Rows of the extent.
+    pub of: usize,
+    /// How extents of this file are written.
+    pub encoding: Encoding,
 }
 
 /// Keys between pivots: four cache lines.
@@ -397,6 +458,23 @@ pub(crate) fn seal(
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn any_guess_finds_the_same() {
+        for n in [0u64, 1, 5, 47, 48, 49, 500, 1000] {
+            let keys: Vec<[u8; 8]> = (0..n).map(|k| (k * k * 3 + 1).to_le_bytes()).collect();
+            for key in (0..n * n * 3 + 10).step_by(1 + n as usize * 7) {
+                let want = keys.iter().filter(|k| u64::from_le_bytes(**k) < key).count();
+                for guess in [0, 1, 20, 30, 100, 490, 2000, usize::MAX] {
+                    assert_eq!(
+                        raw_lower_bound_near(&keys, key, guess),
+                        want,
+                        "{key} of {n} near {guess}"
+                    );
+                }
+            }
+        }
+    }
 
     fn keys_strategy() -> impl Strategy<Value = Vec<u64>> {
         let gap = prop_oneof![
