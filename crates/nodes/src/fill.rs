@@ -5,6 +5,7 @@
 //! of the blobs, and written as a page by whichever worker completes them.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use osmill_engine::{Fault, KernelResult, Malformed, Result};
@@ -24,6 +25,7 @@ pub struct NodeBatch {
     others: usize,
     slots: Vec<u64>,
     run: Run,
+    writer: PageWriter,
 }
 
 impl NodeBatch {
@@ -72,9 +74,6 @@ impl NodeBatch {
 struct Run {
     keys: Vec<u64>,
     locations: Vec<Location>,
-    /// Pages that lie within the blob, the place where each begins, and its number of nodes.
-    data: Vec<u8>,
-    pages: Vec<(u64, usize, usize)>,
 }
 
 /// Nodes of one page.
@@ -99,38 +98,67 @@ impl Run {
     fn clear(&mut self) {
         self.keys.clear();
         self.locations.clear();
-        self.data.clear();
-        self.pages.clear();
     }
 
-    /// Makes all pages but the first and the last one, and gives the nodes of those two.
-    fn make_pages(&mut self) -> [Part; 2] {
-        let Run {
-            keys,
-            locations,
-            data,
-            pages,
-        } = self;
-        let part = |range: std::ops::Range<usize>| Part {
-            keys: keys[range.clone()].to_vec(),
-            locations: locations[range].to_vec(),
-        };
-        let Some((first, last)) = keys.first().zip(keys.last()) else {
-            return [Part::default(), Part::default()];
+    /// The nodes of the first page and those of the last one. Between them are the pages that lie within the
+    /// run.
+    fn ends(&self) -> (Range<usize>, Range<usize>) {
+        let Some((first, last)) = self.keys.first().zip(self.keys.last()) else {
+            return (0..0, 0..0);
         };
         let (first, last) = (page::number(*first), page::number(*last));
-        let head = keys.partition_point(|key| page::number(*key) == first);
-        if head == keys.len() {
-            return [part(0..head), Part::default()];
+        let head = self.keys.partition_point(|key| page::number(*key) == first);
+        let tail = self.keys.partition_point(|key| page::number(*key) < last);
+        (0..head, tail.max(head)..self.keys.len())
+    }
+
+    fn part(&self, range: Range<usize>) -> Part {
+        Part {
+            keys: self.keys[range.clone()].to_vec(),
+            locations: self.locations[range].to_vec(),
         }
-        let tail = keys.partition_point(|key| page::number(*key) < last);
-        let mut at = head;
-        for own in keys[head..tail].chunk_by(|a, b| page::number(*a) == page::number(*b)) {
-            pages.push((page::number(own[0]), data.len(), own.len()));
-            page::write(own, &locations[at..at + own.len()], data);
-            at += own.len();
+    }
+}
+
+/// Writes pages; a worker's.
+#[derive(Debug, Default)]
+struct PageWriter {
+    bytes: Vec<u8>,
+    index: Vec<(u64, u64)>,
+}
+
+impl PageWriter {
+    /// Makes pages of these nodes, whose keys ascend.
+    fn write<'a>(
+        &mut self,
+        nodes: impl IntoIterator<Item = (&'a [u64], &'a [Location])>,
+        pages: &Mutex<Pages>,
+    ) -> Result<()> {
+        let mut chunk = lock(pages).take_chunk()?;
+        let mut count = 0;
+        self.index.clear();
+        for (keys, locations) in nodes {
+            let mut at = 0;
+            for own in keys.chunk_by(|a, b| page::number(*a) == page::number(*b)) {
+                self.bytes.clear();
+                page::write(own, &locations[at..at + own.len()], &mut self.bytes);
+                at += own.len();
+                let offset = loop {
+                    match chunk.append(&self.bytes) {
+                        Some(offset) => break offset,
+                        None => {
+                            let mut pages = lock(pages);
+                            pages.put_full(chunk);
+                            chunk = pages.take_chunk()?;
+                        }
+                    }
+                };
+                self.index.push((page::number(own[0]), offset));
+            }
+            count += keys.len();
         }
-        [part(0..head), part(tail..keys.len())]
+        lock(pages).put(chunk, &self.index, count);
+        Ok(())
     }
 }
 
@@ -274,24 +302,18 @@ impl Filler {
             } => {
                 let ends = nodes.ids.first().copied().zip(nodes.ids.last().copied());
                 nodes.select(range, wanted.as_ref())?;
-                let parts = nodes.run.make_pages();
-                let run = &mut nodes.run;
-                if !run.pages.is_empty() {
-                    let mut pages = lock(pages);
-                    let ends = run.pages.iter().skip(1).map(|(_, start, _)| *start);
-                    for ((number, start, count), end) in run.pages.iter().zip(ends.chain([run.data.len()])) {
-                        pages.append(*number, &run.data[*start..end], *count)?;
-                    }
-                }
+                let NodeBatch { run, writer, .. } = nodes;
+                let (head, tail) = run.ends();
+                let within = head.end..tail.start;
                 let whole = {
+                    let parts = [run.part(head), run.part(tail)];
                     let mut seams = lock(seams);
                     seams.early.insert(blob, Edges { ends, parts });
                     seams.advance()?
                 };
-                for part in whole {
-                    append_part(&part, &mut run.data, pages)?;
-                }
-                Ok(())
+                let whole = whole.iter().map(|part| (&part.keys[..], &part.locations[..]));
+                let own = (&run.keys[within.clone()], &run.locations[within]);
+                Ok(writer.write(whole.chain([own]), pages)?)
             }
             State::Scattered(ids, shards) => {
                 nodes.slots.clear();
@@ -327,15 +349,16 @@ impl Filler {
 
     /// The table of what was added.
     pub fn finish(self) -> Result<LocationTable> {
-        let mut data = Vec::new();
+        let mut writer = PageWriter::default();
         match self.state {
             State::Sorted { seams, pages, .. } => {
-                append_part(&own(seams).open, &mut data, &pages)?;
+                let open = own(seams).open;
+                writer.write([(&open.keys[..], &open.locations[..])], &pages)?;
                 own(pages).finish()
             }
             State::Scattered(ids, shards) => {
                 let pages = Mutex::default();
-                let mut open = Part::default();
+                let mut run = Part::default();
                 let mut ids = ids.iter();
                 for shard in shards {
                     // Shards are as long as their stretch of the ids, or empty.
@@ -343,36 +366,24 @@ impl Filler {
                     if shard.is_empty() {
                         let _ = ids.by_ref().take(SHARD as usize).last();
                     }
+                    // The last page may go on in the next shard.
+                    let last = run.keys.last().map(|last| page::number(*last));
+                    let open = run.keys.partition_point(|key| Some(page::number(*key)) != last);
+                    writer.write([(&run.keys[..open], &run.locations[..open])], &pages)?;
+                    run.keys.drain(..open);
+                    run.locations.drain(..open);
                     for (id, (stamp, location)) in ids.by_ref().take(shard.len()).zip(&shard) {
-                        if *stamp == 0 {
-                            continue;
+                        if *stamp > 0 {
+                            run.keys.push(id_order(id));
+                            run.locations.push(*location);
                         }
-                        let key = id_order(id);
-                        let goes_on = |last: &u64| page::number(*last) == page::number(key);
-                        if !open.keys.last().is_some_and(goes_on) {
-                            append_part(&open, &mut data, &pages)?;
-                            open.keys.clear();
-                            open.locations.clear();
-                        }
-                        open.keys.push(key);
-                        open.locations.push(*location);
                     }
                 }
-                append_part(&open, &mut data, &pages)?;
+                writer.write([(&run.keys[..], &run.locations[..])], &pages)?;
                 own(pages).finish()
             }
         }
     }
-}
-
-/// Makes a page of a part, unless it is empty. `data` is for the bytes.
-fn append_part(part: &Part, data: &mut Vec<u8>, pages: &Mutex<Pages>) -> Result<()> {
-    let Some(first) = part.keys.first() else {
-        return Ok(());
-    };
-    data.clear();
-    page::write(&part.keys, &part.locations, data);
-    lock(pages).append(page::number(*first), data, part.keys.len())
 }
 
 impl NodeBatch {

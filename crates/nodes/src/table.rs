@@ -2,7 +2,7 @@
 
 use osmill_engine::Result;
 use osmill_model::{Location, id_order};
-use osmill_stree::{LineBuffer, NOT_FOUND, RankBitmap, RankBitmapBuilder, Search, prefetch};
+use osmill_stree::{LineBuffer, NOT_FOUND, RankBitmap, RankBitmapBuilder, Search, Wide, prefetch, run_wide};
 
 use crate::failed;
 use crate::packed::SPARE;
@@ -24,48 +24,44 @@ pub struct LocationTable {
     positive: RankBitmap<'static>,
     /// Where each page begins; those of `rest` come first.
     offsets: Vec<u64>,
-    data: Data,
+    chunks: Vec<LineBuffer>,
+    /// Bytes of the pages.
+    bytes: u64,
     len: u64,
 }
 
-/// Pages in the order in which they came.
+/// Pages in the order in which they came, in chunks. A worker has a chunk of its own while it writes pages to it.
 #[derive(Debug, Default)]
 pub(crate) struct Pages {
-    data: Data,
-    /// Number and offset.
+    /// Those that are full; others are empty in their place.
+    full: Vec<LineBuffer>,
+    /// Those that are not full, and that no worker has.
+    open: Vec<Chunk>,
+    /// Number and offset of each page.
     index: Vec<(u64, u64)>,
     len: u64,
+    bytes: u64,
 }
 
-/// The bytes of pages. None crosses the end of a chunk.
-#[derive(Debug, Default)]
-struct Data {
-    chunks: Vec<LineBuffer>,
-    /// Bytes used of the last chunk.
+/// Bytes of pages. No page crosses the end of a chunk.
+#[derive(Debug)]
+pub(crate) struct Chunk {
+    number: usize,
+    buffer: LineBuffer,
     used: usize,
 }
 
-impl Data {
-    fn append(&mut self, page: &[u8]) -> Result<u64> {
-        if self.chunks.is_empty() || self.used + page.len() + SPARE > 1 << CHUNK {
-            self.chunks
-                .push(LineBuffer::zeroed((1 << CHUNK) / 64).map_err(failed)?);
-            self.used = 0;
+impl Chunk {
+    /// Appends a page and gives its offset, unless there is no room for it.
+    pub fn append(&mut self, page: &[u8]) -> Option<u64> {
+        let end = self.used + page.len();
+        if end + SPARE > 1 << CHUNK {
+            return None;
         }
-        let number = self.chunks.len() - 1;
-        self.chunks[number].bytes_mut()[self.used..self.used + page.len()].copy_from_slice(page);
-        let offset = (number << CHUNK | self.used) as u64;
-        self.used += page.len();
-        Ok(offset)
-    }
-
-    fn view(&self) -> Vec<&[u8]> {
-        self.chunks.iter().map(LineBuffer::bytes).collect()
-    }
-
-    fn bytes(&self) -> u64 {
-        let whole = self.chunks.len().saturating_sub(1);
-        ((whole << CHUNK) + self.used) as u64
+        self.buffer.bytes_mut()[self.used..end].copy_from_slice(page);
+        let offset = (self.number << CHUNK | self.used) as u64;
+        self.used = end;
+        Some(offset)
     }
 }
 
@@ -76,16 +72,39 @@ fn split(offset: u64) -> (usize, usize) {
 }
 
 impl Pages {
-    /// Adds a page of `nodes` nodes.
-    pub fn append(&mut self, number: u64, page: &[u8], nodes: usize) -> Result<()> {
-        let offset = self.data.append(page)?;
-        self.index.push((number, offset));
+    /// A chunk to write pages to.
+    pub fn take_chunk(&mut self) -> Result<Chunk> {
+        if let Some(chunk) = self.open.pop() {
+            return Ok(chunk);
+        }
+        let number = self.full.len();
+        self.full.push(LineBuffer::zeroed(0).map_err(failed)?);
+        Ok(Chunk {
+            number,
+            buffer: LineBuffer::zeroed((1 << CHUNK) / 64).map_err(failed)?,
+            used: 0,
+        })
+    }
+
+    /// Takes back a chunk that has no room for the next page.
+    pub fn put_full(&mut self, chunk: Chunk) {
+        self.bytes += chunk.used as u64;
+        self.full[chunk.number] = chunk.buffer;
+    }
+
+    /// Takes back a chunk to which other pages may be appended, and the numbers and offsets of pages that were
+    /// written, which hold `nodes` nodes.
+    pub fn put(&mut self, chunk: Chunk, index: &[(u64, u64)], nodes: usize) {
+        self.open.push(chunk);
+        self.index.extend_from_slice(index);
         self.len += nodes as u64;
-        Ok(())
     }
 
     /// The table of the pages, each of which was added once.
     pub fn finish(mut self) -> Result<LocationTable> {
+        for chunk in std::mem::take(&mut self.open) {
+            self.put_full(chunk);
+        }
         self.index.sort_unstable();
         let (mut rest, mut positive) = (
             RankBitmapBuilder::new().map_err(failed)?,
@@ -102,7 +121,8 @@ impl Pages {
             rest: rest.finish().map_err(failed)?,
             positive: positive.finish().map_err(failed)?,
             offsets: self.index.iter().map(|(_, offset)| *offset).collect(),
-            data: self.data,
+            chunks: self.full,
+            bytes: self.bytes,
             len: self.len,
         })
     }
@@ -121,7 +141,7 @@ impl LocationTable {
 
     /// Bytes that the table takes: pages and what finds them.
     pub fn bytes(&self) -> u64 {
-        self.data.bytes() + self.offsets.len() as u64 * 8 + self.rest.bytes() + self.positive.bytes()
+        self.bytes + self.offsets.len() as u64 * 8 + self.rest.bytes() + self.positive.bytes()
     }
 
     /// Where a node is; `None` if the table does not have it. For many, see [`locate`](LocationTable::locate).
@@ -132,20 +152,25 @@ impl LocationTable {
             None => self.rest.position(page::number(key))?,
         };
         let (chunk, at) = split(self.offsets[position as usize]);
-        let data = self.data.chunks[chunk].bytes();
+        let data = self.chunks[chunk].bytes();
         Some(Spot::find(key, at, data)?.read(data))
     }
 
     /// Appends where each of these nodes is. Batches of some hundred or more are many times faster than one by
     /// one: each stage of a look-up is done for all of a batch, and asks for the lines that the next one reads.
     pub fn locate(&self, ids: &[i64], locations: &mut Vec<Option<Location>>) {
-        let view = self.data.view();
+        let view: Vec<&[u8]> = self.chunks.iter().map(LineBuffer::bytes).collect();
         for batch in ids.chunks(BATCH) {
             let start = locations.len();
             locations.resize(start + batch.len(), None);
             let out = &mut locations[start..];
             if batch.iter().all(|id| *id > 0) {
-                self.locate_positive(batch, &view, out);
+                run_wide(Batch {
+                    table: self,
+                    ids: batch,
+                    view: &view,
+                    out,
+                });
             } else {
                 for (at, id) in out.iter_mut().zip(batch) {
                     *at = self.get(*id);
@@ -153,10 +178,27 @@ impl LocationTable {
             }
         }
     }
+}
 
-    /// The stages for at most [`BATCH`] ids.
-    fn locate_positive(&self, ids: &[i64], view: &[&[u8]], out: &mut [Option<Location>]) {
-        let offsets = &self.offsets[self.rest.len() as usize..];
+/// At most [`BATCH`] positive ids to look up.
+struct Batch<'a> {
+    table: &'a LocationTable,
+    ids: &'a [i64],
+    /// The bytes of the chunks.
+    view: &'a [&'a [u8]],
+    out: &'a mut [Option<Location>],
+}
+
+impl Wide for Batch<'_> {
+    #[inline(always)]
+    fn run(self) {
+        let Batch {
+            table,
+            ids,
+            view,
+            out,
+        } = self;
+        let offsets = &table.offsets[table.rest.len() as usize..];
         // Neighbours in a way often share a page.
         let (mut pages, mut turns, mut count) = ([0u64; BATCH], [0u16; BATCH], 0);
         let mut last = u64::MAX;
@@ -168,7 +210,8 @@ impl LocationTable {
             *turn = (count - 1) as u16;
         }
         let mut positions = [NOT_FOUND; BATCH];
-        self.positive
+        table
+            .positive
             .for_each_position(&pages[..count], |turn, position| {
                 positions[turn] = position;
                 if position != NOT_FOUND {

@@ -366,11 +366,6 @@ impl<'a> Way<'a> {
         !self.lats.is_empty() || !self.lons.is_empty()
     }
 
-    /// Whether the message has a field of locations, be it an empty one.
-    pub(crate) fn has_location_fields(&self) -> bool {
-        self.lats.is_present() || self.lons.is_present()
-    }
-
     /// The locations that the way carries, one for each reference. Where it carries fewer, `None` follows.
     pub fn locations(&self) -> WayLocations<'a> {
         WayLocations {
