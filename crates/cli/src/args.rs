@@ -284,8 +284,12 @@ pub struct InspectArgs {
     #[arg(short, long, value_name = "NAME")]
     pub get: Option<String>,
     /// Write JSON
-    #[arg(long)]
+    #[arg(short, long)]
     pub json: bool,
+    /// Worker threads [default: one for each processor]
+    // As in `Common`, which takes the value over, but without the letter: here it stands for JSON.
+    #[arg(long, value_name = "N", help_heading = "Common options")]
+    threads: Option<usize>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
