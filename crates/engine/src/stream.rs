@@ -62,7 +62,7 @@ pub struct BlockStream {
 
 #[derive(Debug)]
 enum Inner {
-    Frames(FrameStream<Bytes>),
+    Frames(Box<FrameStream<Bytes>>),
     Text(Box<TextStream>),
 }
 
@@ -72,7 +72,7 @@ impl BlockStream {
         let mut frames = FrameStream::new(source, path);
         Ok(BlockStream {
             header: frames.header()?,
-            inner: Inner::Frames(frames),
+            inner: Inner::Frames(Box::new(frames)),
         })
     }
 
