@@ -98,6 +98,31 @@ pub fn write_sint(out: &mut Vec<u8>, value: i64) {
     write_varint(out, zigzag_encode(value));
 }
 
+/// Appends varints: faster than one by one for more than a few.
+pub fn write_varints(out: &mut Vec<u8>, values: impl IntoIterator<Item = u64>) {
+    bulk::encode_all(out, values.into_iter());
+}
+
+/// Appends the differences of values that come after `last`, zigzag-coded; gives the last of them.
+pub fn write_deltas(out: &mut Vec<u8>, last: i64, values: impl IntoIterator<Item = i64>) -> i64 {
+    let mut last = last;
+    bulk::encode_all(
+        out,
+        values.into_iter().map(|value| {
+            let delta = value.wrapping_sub(last);
+            last = value;
+            zigzag_encode(delta)
+        }),
+    );
+    last
+}
+
+/// Bytes of a length-delimited field of a number up to 15 with so many bytes in it.
+pub(crate) fn bytes_field_len(len: usize) -> usize {
+    let bits = 64 - (len as u64 | 1).leading_zeros() as usize;
+    1 + bits.div_ceil(7) + len
+}
+
 /// Appends a varint field.
 #[inline]
 pub fn write_varint_field(out: &mut Vec<u8>, field: u32, value: u64) {

@@ -6,7 +6,7 @@
 //! one runs is decided once for a column. The tests hold the two against each other.
 #![allow(unsafe_code)]
 
-use super::{WireError, gather_sevens, read_varint};
+use super::{WireError, gather_sevens, read_varint, write_varint};
 
 /// The steps that differ between processors.
 trait Steps {
@@ -14,6 +14,8 @@ trait Steps {
     fn varint_ends(chunk: &[u8; 64]) -> u64;
     /// The value of a varint of `len` bytes, from 1 to 8, at the beginning of `word`.
     fn value(word: u64, len: usize) -> u64;
+    /// The 56 lowest bits of a value, seven in each byte.
+    fn sevens(value: u64) -> u64;
 }
 
 /// One bit for each of eight bytes that ends a varint.
@@ -48,6 +50,49 @@ impl Steps for Portable {
     fn value(word: u64, len: usize) -> u64 {
         gather_sevens(word & (u64::MAX >> (64 - 8 * len)))
     }
+
+    #[inline(always)]
+    fn sevens(value: u64) -> u64 {
+        let x = (value & 0x0fff_ffff) | (value & 0x00ff_ffff_f000_0000) << 4;
+        let x = (x & 0x0000_3fff_0000_3fff) | (x & 0x0fff_c000_0fff_c000) << 2;
+        (x & 0x007f_007f_007f_007f) | (x & 0x3f80_3f80_3f80_3f80) << 1
+    }
+}
+
+/// Appends numbers as varints: each is written as a word of eight bytes of which the next one overwrites what is too
+/// much, so that lengths need no branches.
+#[inline]
+pub(super) fn encode_all(out: &mut Vec<u8>, values: impl Iterator<Item = u64>) {
+    #[cfg(target_arch = "x86_64")]
+    if x86::is_fast() {
+        // SAFETY: the processor has what the function was compiled for.
+        return unsafe { x86::encode_all(out, values) };
+    }
+    encode_with::<Portable>(out, values)
+}
+
+#[inline(always)]
+fn encode_with<S: Steps>(out: &mut Vec<u8>, values: impl Iterator<Item = u64>) {
+    let mut stage = [0u8; 512];
+    let mut len = 0;
+    for value in values {
+        if value >> 56 != 0 || len + 8 > stage.len() {
+            out.extend_from_slice(&stage[..len]);
+            len = 0;
+        }
+        if value >> 56 != 0 {
+            write_varint(out, value);
+            continue;
+        }
+        // The number of sevens is that of bits divided by seven, rounded up.
+        let bytes = ((64 - (value | 1).leading_zeros()) * 37 + 222) >> 8;
+        let more = 0x0080_8080_8080_8080 & ((1 << (8 * (bytes - 1))) - 1);
+        if let Some(word) = stage[len..].first_chunk_mut::<8>() {
+            *word = (S::sevens(value) | more).to_le_bytes();
+        }
+        len += bytes as usize;
+    }
+    out.extend_from_slice(&stage[..len]);
 }
 
 /// Folds the numbers of a packed column. What is folded travels by value, so that it stays in registers.
@@ -113,7 +158,7 @@ mod x86 {
     use std::arch::x86_64::*;
     use std::sync::OnceLock;
 
-    use super::{Steps, WireError, fold_with};
+    use super::{Steps, WireError, encode_with, fold_with};
 
     /// Whether the processor has AVX2 and a fast BMI2.
     #[inline]
@@ -122,7 +167,8 @@ mod x86 {
         *FAST.get_or_init(|| {
             let has = is_x86_feature_detected!("avx2")
                 && is_x86_feature_detected!("bmi1")
-                && is_x86_feature_detected!("bmi2");
+                && is_x86_feature_detected!("bmi2")
+                && is_x86_feature_detected!("lzcnt");
             has && !gathers_slowly()
         })
     }
@@ -159,6 +205,17 @@ mod x86 {
             // SAFETY: BMI2 is there, or `fold` is not called.
             unsafe { _pext_u64(word, _bzhi_u64(0x7f7f_7f7f_7f7f_7f7f, 8 * len as u32)) }
         }
+
+        #[inline(always)]
+        fn sevens(value: u64) -> u64 {
+            // SAFETY: as above.
+            unsafe { _pdep_u64(value, 0x7f7f_7f7f_7f7f_7f7f) }
+        }
+    }
+
+    #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt")]
+    pub fn encode_all(out: &mut Vec<u8>, values: impl Iterator<Item = u64>) {
+        encode_with::<Avx2>(out, values);
     }
 
     #[target_feature(enable = "avx2,bmi1,bmi2")]
@@ -211,6 +268,17 @@ mod tests {
             let portable = decoded(|visit| fold_with::<Portable, ()>(&bytes, (), |(), v| visit(v)));
             prop_assert_eq!(portable, expected.clone());
             prop_assert_eq!(decoded(|visit| fold(&bytes, (), |(), v| visit(v))), expected);
+        }
+
+        #[test]
+        fn numbers_are_written_as_one_by_one(values in proptest::collection::vec((any::<u64>(), 0u32..64).prop_map(|(v, shift)| v >> shift), 0..300)) {
+            let mut expected = vec![1, 2, 3];
+            let (mut portable, mut fast) = (expected.clone(), expected.clone());
+            values.iter().for_each(|v| write_varint(&mut expected, *v));
+            encode_with::<Portable>(&mut portable, values.iter().copied());
+            encode_all(&mut fast, values.iter().copied());
+            prop_assert_eq!(&portable, &expected);
+            prop_assert_eq!(&fast, &expected);
         }
     }
 }
