@@ -115,6 +115,12 @@ impl BlockStream {
         }
     }
 
+    /// Bytes of the file, if it is one.
+    pub(crate) fn size(&self) -> Option<u64> {
+        let metadata = std::fs::metadata(self.path()).ok()?;
+        metadata.is_file().then(|| metadata.len())
+    }
+
     /// What was passed over, as sentences.
     pub fn warnings(&self) -> Vec<String> {
         match &self.inner {
