@@ -8,9 +8,9 @@
 //! Copying from a source block translates string numbers through a table, so that each string of a source is
 //! hashed once, and takes references, members and locations over as bytes.
 
-use osmill_model::{Kind, Location, Member, Metadata, Tag};
+use osmill_model::{ElementId, Kind, Location, Member, Metadata, Tag};
 
-use crate::arrays::NodeArrays;
+use crate::arrays::{MessageArrays, NodeArrays};
 use crate::block::Block;
 use crate::element::{Element, Node, RawMetadata, RawTags, Relation, Way};
 use crate::error::{BlockError, BlockErrorKind};
@@ -673,6 +673,30 @@ impl BlockBuilder {
         record.has_tags |= self.dense.any_tag;
         record.has_metadata |= mask != 0;
         Ok(())
+    }
+
+    /// Adds a way or a relation of a block whose messages were found; like [`BlockBuilder::copy`].
+    ///
+    /// # Panics
+    ///
+    /// If there are not so many.
+    pub fn copy_message(
+        &mut self,
+        block: &Block,
+        kind: Kind,
+        messages: &MessageArrays,
+        at: usize,
+    ) -> Result<(), BlockError> {
+        let (start, end) = messages.places[at];
+        let message = &block.data()[start as usize..end as usize];
+        let copied = match kind {
+            Kind::Way => Way::parse(block, message).and_then(|way| self.copy_way(&way)),
+            _ => Relation::parse(block, message).and_then(|relation| self.copy_relation(&relation)),
+        };
+        copied.map_err(|e| BlockError {
+            element: e.element.or(Some(ElementId::new(kind, messages.ids[at]))),
+            what: e.what,
+        })
     }
 
     fn copy_dense_tags(&mut self, node: &Node<'_>) -> Result<(), BlockError> {
