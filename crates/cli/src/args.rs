@@ -19,8 +19,10 @@ use crate::commands::target::{Attribute, OutputArgs};
 Exit codes: 0 done; 1 a negative answer (references dangle, an id was not found) or the work failed;
 2 wrong arguments, or an input that is missing or damaged.
 
-Run 'osmill help COMMAND' for the options of a command and examples.",
-    max_term_width = 110
+Run 'osmill help COMMAND' for the options of a command and examples, 'osmill help formats' for the file formats
+that are read and written and their options.",
+    max_term_width = 110,
+    disable_help_subcommand = true
 )]
 pub struct Cli {
     #[command(flatten)]
@@ -44,6 +46,34 @@ pub enum Command {
     Nodes(NodesCommand),
     #[command(subcommand)]
     Set(commands::set::SetCommand),
+    /// Print the help of a command, or of a topic: formats
+    Help {
+        /// The command, or the topic
+        #[arg(value_name = "COMMAND")]
+        topic: Vec<String>,
+    },
+    /// Print a script that completes arguments in a shell
+    ///
+    /// Where it belongs depends on the shell.
+    #[command(after_help = "\
+Examples:
+  osmill completions bash > ~/.local/share/bash-completion/completions/osmill
+  osmill completions zsh > ~/.zfunc/_osmill
+  osmill completions fish > ~/.config/fish/completions/osmill.fish")]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Write manual pages: one for each command, and one for the file formats
+    #[command(after_help = "\
+Examples:
+  osmill man /usr/local/share/man/man1
+      Pages for 'man osmill', 'man osmill-cat' and so on.")]
+    Man {
+        /// The folder to write them to
+        #[arg(value_name = "FOLDER")]
+        folder: PathBuf,
+    },
 }
 
 /// Options that mean the same in every command.

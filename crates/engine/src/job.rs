@@ -346,7 +346,10 @@ impl Pass<'_> {
             sinks.iter().for_each(Sink::next_pass);
             let total = match &source {
                 Source::Planned(_, blobs) => blobs.iter().map(|b| u64::from(b.data_size)).sum(),
-                Source::Stream(_) => 0,
+                Source::Stream(stream) => {
+                    let stream = stream.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                    stream.size().unwrap_or(0)
+                }
             };
             let bar = job.progress.start(name, total);
             let cursor = AtomicU64::new(0);

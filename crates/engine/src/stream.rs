@@ -62,7 +62,7 @@ pub struct BlockStream {
 
 #[derive(Debug)]
 enum Inner {
-    Frames(FrameStream<Bytes>),
+    Frames(Box<FrameStream<Bytes>>),
     Text(Box<TextStream>),
 }
 
@@ -72,7 +72,7 @@ impl BlockStream {
         let mut frames = FrameStream::new(source, path);
         Ok(BlockStream {
             header: frames.header()?,
-            inner: Inner::Frames(frames),
+            inner: Inner::Frames(Box::new(frames)),
         })
     }
 
@@ -113,6 +113,12 @@ impl BlockStream {
             Inner::Frames(frames) => frames.headers_differ(),
             Inner::Text(_) => false,
         }
+    }
+
+    /// Bytes of the file, if it is one.
+    pub(crate) fn size(&self) -> Option<u64> {
+        let metadata = std::fs::metadata(self.path()).ok()?;
+        metadata.is_file().then(|| metadata.len())
     }
 
     /// What was passed over, as sentences.

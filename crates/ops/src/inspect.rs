@@ -9,7 +9,9 @@ mod show;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use osmill_engine::{Blob, Counts, Error, Fault, Input, Job, KernelResult, Plan, Result};
+use osmill_engine::{
+    Blob, Counts, Error, Fault, Input, Job, KernelResult, Plan, Result, Syntax, TextCompression, TextFormat,
+};
 use osmill_model::{BoundingBox, ElementId, Kind, KindSet, Timestamp};
 use osmill_pbf::wire::{Fields, Value as FieldValue, Varints, count_checked};
 use osmill_pbf::{
@@ -34,6 +36,8 @@ pub struct Inspection {
     pub name: String,
     /// Its size in bytes.
     pub size: u64,
+    /// The format, if it is text. Then the plan is that of a copy as PBF.
+    pub text: Option<TextFormat>,
     /// The blobs and the file header.
     pub plan: Plan,
     /// What all blobs hold together, if all have index records.
@@ -65,10 +69,34 @@ pub fn inspect(job: &Job, path: &Path) -> Result<(Input, Inspection)> {
     let inspection = Inspection {
         name: path.display().to_string(),
         size: input.size(),
+        text: input.text_format(),
         plan,
         index,
     };
     Ok((input, inspection))
+}
+
+/// What the beginning of a text file says, without reading more; `None` for PBF files and for what comes through
+/// a pipe.
+pub fn head(job: &Job, path: &Path) -> Result<Option<Inspection>> {
+    let Some(size) = path.metadata().ok().filter(std::fs::Metadata::is_file) else {
+        return Ok(None);
+    };
+    let Some(stream) = job.stream(path)? else {
+        return Ok(None);
+    };
+    Ok(Some(Inspection {
+        name: path.display().to_string(),
+        size: size.len(),
+        text: stream.text_format(),
+        plan: Plan {
+            header: stream.header().clone(),
+            header_count: 1,
+            blobs: Vec::new(),
+            other_blobs: 0,
+        },
+        index: None,
+    }))
 }
 
 fn totals(plan: &Plan) -> Option<IndexTotals> {
@@ -656,22 +684,40 @@ impl Inspection {
                 .or_default() += 1;
         }
         let indexed = self.plan.blobs.iter().filter(|blob| blob.index.is_some()).count();
+        let (format, compression) = match self.text {
+            None => ("PBF", "none"),
+            Some(text) => (
+                match text.syntax {
+                    Syntax::Pbf => "PBF",
+                    Syntax::Xml => "XML",
+                    Syntax::Opl => "OPL",
+                    Syntax::O5m => "O5M",
+                },
+                match text.compression {
+                    TextCompression::None => "none",
+                    TextCompression::Gzip => "gzip",
+                    TextCompression::Bzip2 => "bzip2",
+                },
+            ),
+        };
         let mut value = json!({
             "file": {
                 "name": self.name,
-                "format": "PBF",
-                "compression": "none",
+                "format": format,
+                "compression": compression,
                 "size": self.size,
             },
             "header": header_value(&self.plan.header),
-            "blobs": {
+        });
+        if self.text.is_none() {
+            value["blobs"] = json!({
                 "count": self.plan.blobs.len(),
                 "indexed": indexed,
                 "headers": self.plan.header_count,
                 "unknown": self.plan.other_blobs,
                 "codecs": codecs,
-            },
-        });
+            });
+        }
         if let Some(extended) = extended {
             value["data"] = extended.to_json();
             value["metadata"] = extended.metadata_json();
