@@ -118,7 +118,7 @@ impl BlockStream {
     /// Bytes of the file, if it is one.
     pub(crate) fn size(&self) -> Option<u64> {
         let metadata = std::fs::metadata(self.path()).ok()?;
-        metadata.is_file().then(|| metadata.len())
+        metadata.is_file().then_some(metadata.len())
     }
 
     /// What was passed over, as sentences.

@@ -24,7 +24,7 @@ use osmill_model::{BoundingBox, ElementId, Kind, KindSet, Location, id_order};
 
 use crate::block::{Block, RawItem};
 use crate::dense::DenseNodes;
-use crate::element::Node;
+use crate::element::{MetadataSource, Node};
 use crate::error::{BlockError, BlockErrorKind};
 use crate::wire::{Fields, Value, Varints, WireError, count_varints, zigzag_decode};
 
@@ -340,11 +340,9 @@ impl IndexBuilder {
     pub fn note_plain_node(&mut self, node: &Node<'_>) -> Result<(), BlockError> {
         self.note(Kind::Node, node.id());
         self.record.has_tags |= !node.tags().is_empty();
-        if let crate::element::MetadataSource::Info(info, _) = node.metadata {
-            if let Some(info) = info.filter(|info| !info.is_empty()) {
-                self.record.has_metadata = true;
-                self.record.has_visibility |= has_visible_field(info)?;
-            }
+        if let MetadataSource::Info(Some(info @ [_, ..]), _) = node.metadata {
+            self.record.has_metadata = true;
+            self.record.has_visibility |= has_visible_field(info)?;
         }
         if let Some(location) = node.location()? {
             self.note_location(location);
