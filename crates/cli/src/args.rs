@@ -204,6 +204,8 @@ Examples:
       Merge sorted files; of elements that are in both the newest is kept.
   osmill cat region.osm.pbf -o region.osm.bz2
       Convert to compressed OSM XML.
+  osmill cat --index region.osm.pbf
+      Leave the file as it is, and write region.osm.pbf.idx beside it.
   osmill cat -f opl region.osm.pbf -o - | grep '^r'
       Print as text.
   curl https://example.org/region.osm.gz | osmill cat - -o region.osm.pbf
@@ -226,6 +228,10 @@ pub struct CatArgs {
     /// the first input. Files with history keep every version once
     #[arg(long)]
     pub dedupe: bool,
+    /// Copy nothing, but write what an index has to say of each file beside it, to FILE.idx. Commands find it there as
+    /// long as the file does not change
+    #[arg(long, conflicts_with_all = ["output", "dedupe", "object_type", "clean"])]
+    pub index: bool,
 }
 
 /// Reads the name of a kind.

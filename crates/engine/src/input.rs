@@ -18,6 +18,7 @@ use crate::file::{ReadFile, read_full};
 use crate::job::Job;
 use crate::output::Sink;
 use crate::plan::{Origin, Plan};
+use crate::sidecar::Sidecar;
 use crate::stream::{BlockStream, Bytes, HEAD, TextFormat, is_text};
 
 /// A file to read in passes over its blobs.
@@ -28,6 +29,8 @@ pub struct Input {
     spooled: bool,
     /// If the file is a copy of text.
     text: Option<Text>,
+    /// What stands in the index beside the file.
+    sidecar: Option<Sidecar>,
 }
 
 /// Text that was read into a temporary file.
@@ -53,6 +56,7 @@ impl Input {
             file: Arc::new(ReadFile::open(path, direct)?),
             spooled: false,
             text: None,
+            sidecar: None,
         })
     }
 
@@ -73,6 +77,7 @@ impl Input {
             file: Arc::new(ReadFile::from_file(copy, name)?),
             spooled: true,
             text: None,
+            sidecar: None,
         })
     }
 
@@ -107,10 +112,14 @@ impl Input {
         self.file.head()
     }
 
-    /// Walks the blob headers; see [`Plan`]. Blobs made from text have index records, and the header says of them
+    /// Walks the blob headers; see [`Plan`]. Blobs without index records get those of a side-car index, if
+    /// [`Job::open`] found one. Blobs made from text have index records, and the header says of them
     /// what the text says, and whether they are sorted.
     pub fn plan(&self, threads: usize) -> Result<Plan> {
         let mut plan = Plan::walk(&self.file, threads)?;
+        if let Some(sidecar) = &self.sidecar {
+            sidecar.fill(&mut plan.blobs);
+        }
         if let Some(text) = &self.text {
             for (blob, origin) in plan.blobs.iter_mut().zip(&text.origins) {
                 blob.origin = *origin;
@@ -189,7 +198,14 @@ impl Job {
         let options = self.options();
         let input = match self.recognise(path)? {
             Recognised::Pbf(name, bytes) if is_stream(path) => Input::copy(name, bytes, &options.scratch)?,
-            Recognised::Pbf(..) => return Input::open(path, options.direct_io, &options.scratch),
+            Recognised::Pbf(..) => {
+                let mut input = Input::open(path, options.direct_io, &options.scratch)?;
+                match Sidecar::beside(&input.file)? {
+                    Ok(sidecar) => input.sidecar = sidecar,
+                    Err(message) => self.warn(message),
+                }
+                return Ok(input);
+            }
             Recognised::Text(name, bytes, named) => {
                 let size = std::fs::metadata(path).ok().filter(|_| !is_stream(path));
                 let size = size.map(|metadata| metadata.len());
@@ -236,6 +252,7 @@ impl Job {
                 origins: origins.into_iter().map(|(_, origin)| origin).collect(),
                 size,
             }),
+            sidecar: None,
         })
     }
 

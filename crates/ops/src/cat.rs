@@ -158,6 +158,26 @@ pub fn cat(job: &Job, inputs: &[PathBuf], options: &Options, output: OutputOptio
     Ok(Report { written, bytes })
 }
 
+/// Writes a side-car index beside each file, which stays as it is. Gives the paths of what was written.
+pub fn index_beside(job: &Job, inputs: &[PathBuf], fsync: bool) -> Result<Vec<PathBuf>> {
+    let mut written = Vec::new();
+    for path in inputs {
+        let input = job.open(path)?;
+        if input.is_spooled() || input.text_format().is_some() {
+            return Err(Error::Usage(format!(
+                "{}: an index can stand beside a PBF file only",
+                path.display()
+            )));
+        }
+        let mut plan = input.plan(job.options().threads)?;
+        job.complete(input.file(), &mut plan)?;
+        let counts = plan.blobs.iter().filter_map(|blob| blob.index);
+        counts.for_each(|record| job.objects_in(record.counts.into()));
+        written.push(plan.write_sidecar(input.file(), fsync)?);
+    }
+    Ok(written)
+}
+
 struct Cat<'a> {
     job: &'a Job,
     options: &'a Options,

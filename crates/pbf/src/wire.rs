@@ -616,7 +616,7 @@ mod tests {
             let result = Varints::packed(&bytes).decode_deltas_into(&mut at_once);
             let counted = one_by_one.as_ref().map(Vec::len).map_err(|e| *e);
             prop_assert_eq!(one_by_one.clone(), result.map(|()| at_once));
-            prop_assert_eq!(count_checked(&bytes), counted.clone());
+            prop_assert_eq!(count_checked(&bytes), counted);
             let short = &bytes[..bytes.len().min(40)];
             let counted: Result<usize, _> = Varints::packed(short).fold(0, |count, _| count + 1);
             prop_assert_eq!(count_checked(short), counted);

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use osmill_engine::Result;
-use osmill_ops::cat::{Options, cat};
+use osmill_ops::cat::{Options, cat, index_beside};
 
 use crate::args::{self, CatArgs, Common};
 use crate::commands::target::without;
@@ -11,6 +11,13 @@ use crate::render;
 
 pub fn run(common: &Common, args: &CatArgs) -> Result<ExitCode> {
     let job = common.job()?;
+    if args.index {
+        for path in index_beside(&job, &args.files, args.output.write.fsync)? {
+            render::print(&format!("{}\n", path.display()))?;
+        }
+        render::account(common, "cat", &job);
+        return Ok(ExitCode::SUCCESS);
+    }
     let mut output = args.output.options(common)?;
     output.metadata = output.metadata.and(without(&args.clean));
     let options = Options {
