@@ -15,7 +15,8 @@
 //! | `checked` | bool | whether the answers of *this* measurement were compared with an oracle's and equal. Required; anything but `true` makes the run fail |
 //! | `ns_per_query` | number | cost of one operation in ns, or |
 //! | `ops_per_s` | number | operations a second, or |
-//! | `seconds` | number | time of the whole. One of the three is required |
+//! | `seconds` | number | time of the whole, or |
+//! | `bytes_per_key` | number | memory or disk a key, for rows about size. One of the four is required |
 //! | `n` | number | size: keys in the structure |
 //! | `threads` | number | threads that did it (1 when absent) |
 //! | `peer` | bool | whether the arm is someone else's (false when absent): peers are shown, never judged |
@@ -71,12 +72,13 @@ pub enum ProgramError {
     },
 }
 
-/// The figure of a line as a cost: nanoseconds an operation, or seconds; less is better.
+/// The figure of a line as a cost: nanoseconds an operation, seconds, or bytes a key; less is better.
 pub fn cost(line: &Value) -> Option<f64> {
     let number = |key: &str| line.get(key).and_then(Value::as_f64).filter(|value| *value > 0.0);
     number("ns_per_query")
         .or_else(|| number("ops_per_s").map(|rate| 1e9 / rate))
         .or_else(|| number("seconds"))
+        .or_else(|| number("bytes_per_key"))
 }
 
 /// What makes two lines repeats of each other: row, arm, size and threads.
@@ -111,7 +113,7 @@ fn check(line: &Value) -> Result<(), &'static str> {
         return Err("a figure needs `row` and `arm`");
     }
     if cost(line).is_none() {
-        return Err("a figure needs a positive `ns_per_query`, `ops_per_s` or `seconds`");
+        return Err("a figure needs a positive `ns_per_query`, `ops_per_s`, `seconds` or `bytes_per_key`");
     }
     if line.get("checked") != Some(&Value::Bool(true)) {
         return Err("answers were not checked, or were wrong (`checked` is not true)");

@@ -534,7 +534,7 @@ fn programs(record: &Record) -> (String, String) {
             curves,
         });
     }
-    text.push_str("\nCost: ns an operation (or seconds, where the program gives those).\n");
+    text.push_str("\nCost: ns an operation (or seconds, or bytes a key, where the program gives those).\n");
     let axes = Axes {
         x: "n",
         y: "cost",

@@ -185,7 +185,7 @@ impl Core {
                 vec![]
             },
             next_low: Some(0),
-            share: self.options.device.regroup_share(),
+            share: self.device(ops.len()).regroup_share(),
             bound: 0,
         };
         let out = Out::new();

@@ -2,6 +2,7 @@
 
 use crate::backend::{BLOCK, Backend};
 use crate::codec::{Encoder, Encoding, Page, Rows};
+use crate::device::Device;
 use crate::dirty::Dirty;
 use crate::error::{Error, Result};
 use crate::log::Superblock;
@@ -104,6 +105,8 @@ pub struct Core {
     pub(crate) gather: Gather,
     pub(crate) encoder: Encoder,
     pub(crate) options: Options,
+    /// What was measured, or tried to be.
+    pub(crate) measured: Option<Device>,
     pub(crate) budget: Budget,
     pub epoch: u64,
     pub metadata: Arc<[u8]>,
@@ -223,8 +226,7 @@ impl Core {
             shape.clone(),
             options.encoding,
             file_id,
-            depth,
-            window,
+            (depth, window),
             Pool::slab_for(total),
         ));
         let gather = Gather::new(&store, run_blocks)?;
@@ -250,6 +252,7 @@ impl Core {
             gather,
             encoder: Encoder::new(shape, options.encoding),
             options,
+            measured: None,
             budget: Budget {
                 total,
                 run_blocks,
@@ -394,6 +397,23 @@ impl Core {
         self.grow(run.0 + run.1)?;
         self.unflushed = true;
         Ok(run)
+    }
+
+    /// What the planner goes by for a batch of so many operations. A file that is worth it is measured once.
+    pub(crate) fn device(&mut self, operations: usize) -> Device {
+        const WORTH: (usize, u32, usize) = (1000, (16 << 20) / BLOCK as u32, 16 << 20);
+        if let Some(device) = self.options.device.or(self.measured) {
+            return device;
+        }
+        let worth =
+            operations >= WORTH.0 && self.space.used_blocks() >= WORTH.1 && self.budget.total >= WORTH.2;
+        if !worth || !self.store.backend.is_device() {
+            return Device::default();
+        }
+        // A device that fails here will fail again where it matters.
+        let device = Device::calibrate(self).unwrap_or_default();
+        self.measured = Some(device);
+        device
     }
 
     /// Applies one change to the extent of `key`, in memory: a value to put, or none to remove. `old` receives the value before. Returns whether

@@ -1,6 +1,8 @@
 //! What the planner knows about the device, and how to find out.
 
 use crate::backend::{AlignedBuf, BLOCK, Backend, Kind, Request};
+use crate::core::Core;
+use crate::error::Result;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -43,6 +45,45 @@ impl Device {
         let touched = e * (1.0 - (-(keys as f64) / e).exp());
         let stream = e * BLOCK as f64 * (1.0 / self.read_rate + 1.0 / self.write_rate);
         (touched / self.iops).min(stream)
+    }
+
+    /// Measures the three rates on the file of a store, 10 ms each: reads of blocks in use, writes to a free run.
+    pub(crate) fn calibrate(core: &mut Core) -> Result<Self> {
+        const SPAN: Duration = Duration::from_millis(10);
+        const RUN: u32 = 64;
+        let store = core.store.clone();
+        let io = || store.io("measure", 0);
+        let free = core.allocate(RUN, RUN)?;
+        let (backend, run_bytes) = (&store.backend, f64::from(RUN) * BLOCK as f64);
+        let mut seed = 1u64;
+        let mut draw = |n: u32| {
+            seed = seed
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
+            (((seed >> 32) * u64::from(n)) >> 32) as u32
+        };
+        let total = core.file_blocks;
+        let space = &core.space;
+        let random = rate(backend, Kind::Read, 1, store.depth, SPAN, || {
+            // Parts of the file that were never written would be read without the device.
+            let used = (0..64).map(|_| draw(total)).find(|&b| space.is_used(b));
+            u64::from(used.unwrap_or(0)) * BLOCK as u64
+        })
+        .map_err(io())?;
+        let mut at = draw(total / RUN) * RUN;
+        let read = rate(backend, Kind::Read, RUN as usize, 4, SPAN, || {
+            at = if at + 2 * RUN <= total { at + RUN } else { 0 };
+            u64::from(at) * BLOCK as u64
+        })
+        .map_err(io())?;
+        let place = u64::from(free.0) * BLOCK as u64;
+        let write = rate(backend, Kind::Write, RUN as usize, 2, SPAN, || place);
+        core.space.free(free);
+        Ok(Self {
+            iops: random,
+            read_rate: read * run_bytes,
+            write_rate: write.map_err(io())? * run_bytes,
+        })
     }
 
     /// Measures the three rates on a back end, which is overwritten and grown to `bytes` (64 MiB or more make sense).

@@ -19,8 +19,9 @@ pub struct Options {
     pub depth: usize,
     /// Opens for reading: takes a shared lock and refuses changes.
     pub read_only: bool,
-    /// What the planner assumes about the device; see [`Device::measure`].
-    pub device: Device,
+    /// What the planner assumes about the device. Without it a file on disk is measured when the first batch of a thousand operations
+    /// meets 16 MiB of data or more, which takes some 30 ms; other back ends count as [`Device::default`].
+    pub device: Option<Device>,
     /// Longest time between durable commits under [`Durability::Eventual`].
     pub eventual: Duration,
     #[cfg(test)]
@@ -35,7 +36,7 @@ impl Default for Options {
             encoding: Encoding::Packed,
             depth: 64,
             read_only: false,
-            device: Device::default(),
+            device: None,
             eventual: Duration::from_secs(1),
             #[cfg(test)]
             bugs: Bugs::default(),

@@ -64,6 +64,10 @@ pub struct Stats {
     pub pool_misses: u64,
     /// Back end, and why this one.
     pub backend: String,
+    /// What the planner goes by.
+    pub device: crate::Device,
+    /// Where that comes from: `given`, `measured` or `assumed`.
+    pub device_source: String,
 }
 
 pub(crate) fn stats(core: &Core) -> Result<Stats> {
@@ -108,6 +112,13 @@ pub(crate) fn stats(core: &Core) -> Result<Stats> {
         pool_hits: c.hits.load(Relaxed),
         pool_misses: c.misses.load(Relaxed),
         backend: store.backend.describe(),
+        device: core.options.device.or(core.measured).unwrap_or_default(),
+        device_source: match (core.options.device, core.measured) {
+            (Some(_), _) => "given",
+            (None, Some(_)) => "measured",
+            (None, None) => "assumed",
+        }
+        .into(),
     })
 }
 
@@ -164,6 +175,19 @@ impl fmt::Display for Stats {
             mib(self.written_bytes),
             self.flushes
         )?;
-        write!(f, "back end       {}", self.backend)
+        writeln!(f, "back end       {}", self.backend)?;
+        let crate::Device {
+            iops,
+            read_rate,
+            write_rate,
+        } = self.device;
+        write!(
+            f,
+            "device         {:.0} K random reads/s, {:.2} GB/s read, {:.2} GB/s write ({})",
+            iops / 1e3,
+            read_rate / 1e9,
+            write_rate / 1e9,
+            self.device_source
+        )
     }
 }

@@ -83,8 +83,7 @@ impl Store {
         shape: Shape,
         encoding: Encoding,
         file_id: u32,
-        depth: usize,
-        window: usize,
+        (depth, window): (usize, usize),
         slab: usize,
     ) -> Self {
         Self {

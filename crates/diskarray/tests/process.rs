@@ -183,3 +183,33 @@ fn a_full_file_system_stops_the_writer_and_loses_nothing() {
     drop(map);
     Command::new("umount").arg(dir.path()).status().unwrap();
 }
+
+#[test]
+fn a_device_is_measured_when_a_batch_asks_for_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("set");
+    let mut set = OrderedSet::create(&path, Options::default()).unwrap();
+    set.bulk_load((0..5_000_000).map(|k| k << 40)).unwrap();
+    set.commit(Durability::Batch, b"loaded").unwrap();
+    assert_eq!(set.map().stats().unwrap().device_source, "assumed");
+    set.insert_many([1, 3, 5]).unwrap();
+    assert_eq!(
+        set.map().stats().unwrap().device_source,
+        "assumed",
+        "three operations are not worth it"
+    );
+    let before = std::time::Instant::now();
+    set.insert_many((0..2_000).map(|k| (k << 43) + 1)).unwrap();
+    let stats = set.map().stats().unwrap();
+    assert_eq!(stats.device_source, "measured", "{:?}", before.elapsed());
+    let device = stats.device;
+    assert!(
+        device.iops > 10.0 && device.read_rate > 1e5 && device.write_rate > 1e5,
+        "{device:?}"
+    );
+    set.commit(Durability::Batch, b"measured").unwrap();
+    drop(set);
+    let set = OrderedSet::open(&path, Options::default()).unwrap();
+    assert!(set.map().verify(None).unwrap().is_sound());
+    assert_eq!(set.len(), 5_000_000 + 2 + 2_000);
+}

@@ -39,34 +39,37 @@ impl Avl {
         }
     }
 
-    /// A balanced tree of ascending keys.
+    /// A balanced tree of ascending keys, its nodes anywhere in memory, as they are after insertions in any order.
     pub fn from_sorted(keys: &[u64]) -> Self {
         let mut tree = Self::new();
-        tree.nodes.reserve_exact(keys.len() + (1 << 20));
-        tree.root = tree.build(keys);
+        let n = keys.len();
+        tree.nodes.reserve_exact(n + 1 + n / 16 + (1 << 16));
+        tree.nodes.resize(n + 1, tree.nodes[0]);
+        // Places by a permutation: a step that has no divisor in common with the number of nodes.
+        let mut step = (n as f64 * 0.618_033_988_7) as usize | 1;
+        while gcd(step, n) > 1 {
+            step += 2;
+        }
+        tree.root = tree.build(keys, 0, step % n);
         tree
     }
 
-    fn build(&mut self, keys: &[u64]) -> usize {
+    fn build(&mut self, keys: &[u64], first: usize, step: usize) -> usize {
         if keys.is_empty() {
             return NIL;
         }
-        let middle = keys.len() / 2;
-        let left = self.build(&keys[..middle]);
-        let right = self.build(&keys[middle + 1..]);
-        let node = AvlNode {
+        let (middle, n) = (keys.len() / 2, self.nodes.len() - 1);
+        let left = self.build(&keys[..middle], first, step);
+        let right = self.build(&keys[middle + 1..], first + middle + 1, step);
+        let place = 1 + ((first + middle) as u128 * step as u128 % n as u128) as usize;
+        self.nodes[place] = AvlNode {
             key: keys[middle],
             left,
             right,
-            _parent: 0,
-            count: 0,
-            height: 0,
-            _rest: [0; 3],
+            ..self.nodes[0]
         };
-        self.nodes.push(node);
-        let i = self.nodes.len() - 1;
-        self.update(i);
-        i
+        self.update(place);
+        place
     }
 
     /// Bytes of the nodes in use.
@@ -215,4 +218,8 @@ impl Avl {
         self.update(l);
         l
     }
+}
+
+fn gcd(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { gcd(b, a % b) }
 }

@@ -103,6 +103,11 @@ impl Pattern {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Uniform, Self::Ascending, Self::Zipf, Self::Osm];
 
+    /// The pattern of a name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|p| p.name() == name)
+    }
+
     pub fn name(self) -> &'static str {
         match self {
             Self::Uniform => "uniform",
@@ -114,11 +119,41 @@ impl Pattern {
 
     /// The sorted keys of a set of `n`.
     pub fn keys(self, n: u64) -> Vec<u64> {
+        self.stream(n).collect()
+    }
+
+    /// The sorted keys of a set of `n`, one after the other.
+    pub fn stream(self, n: u64) -> Box<dyn Iterator<Item = u64>> {
         match self {
-            Self::Uniform | Self::Zipf => (0..n).map(|i| spread(i, n)).collect(),
-            Self::Ascending => (0..n).map(|i| i * 2).collect(),
-            Self::Osm => node_ids(n).collect(),
+            Self::Uniform | Self::Zipf => Box::new((0..n).map(move |i| spread(i, n))),
+            Self::Ascending => Box::new((0..n).map(|i| i * 2)),
+            Self::Osm => Box::new(node_ids(n)),
         }
+    }
+
+    /// A key that is there, without the keys at hand. Ids of nodes cannot be told so: their pattern asks for evenly spread keys.
+    #[cfg(feature = "rivals")]
+    pub fn rank_key(self, random: &mut Random, n: u64) -> u64 {
+        match self {
+            Self::Ascending => random.below(n) * 2,
+            Self::Zipf => spread(zipf(random, n), n),
+            Self::Uniform | Self::Osm => spread(random.below(n), n),
+        }
+    }
+
+    /// Up to `m` sorted keys that are not there, without the keys at hand; those of another `round` are others.
+    #[cfg(feature = "rivals")]
+    pub fn new_keys(self, random: &mut Random, n: u64, m: usize, round: u64) -> Vec<u64> {
+        let mut keys: Vec<u64> = (0..m as u64)
+            .map(|i| match self {
+                Self::Ascending => 2 * n + (round << 32) + i,
+                Self::Zipf => self.rank_key(random, n).wrapping_add(random.below(1 << 24)) | 1,
+                Self::Uniform | Self::Osm => absent(random),
+            })
+            .collect();
+        keys.sort_unstable();
+        keys.dedup();
+        keys
     }
 
     /// A key to ask for that is there.

@@ -1,11 +1,15 @@
 //! Benchmarks of the ordered set and map.
 //!
 //! ```text
-//! cargo bench -p osmill-diskarray [--features rivals] -- SCENARIO [--n N] [--memory MIB] [--dir DIR] [--access auto|uring|threads|buffered]
+//! cargo bench -p osmill-diskarray --bench diskarray [--features rivals] -- [SCENARIO] [OPTION]...
 //! ```
 //!
-//! Scenarios: `device`, `window`, `batch`, `pool`, `nodes`, `big`, `disk` (the last with `rivals`). Every scenario checks its answers and prints
-//! its conditions: keys, budget, queue depth, durability. Files lie in DIR and are removed at the end.
+//! Without a scenario: a sweep over sizes, patterns and batches that ends in some minutes; `--full` makes it long. Scenarios: `device`, `window`, `batch`,
+//! `pool`, `nodes`, `big`, `disk` (with `rivals`). `--json` prints figures as the benchmark runner wants them. Every scenario checks its answers.
+//! Files lie in DIR and are removed at the end.
+//!
+//! Options: `--n N`, `--pattern uniform|ascending|zipf|osm`, `--memory MIB`, `--limit MIB` (big, disk), `--dir DIR`,
+//! `--access auto|uring|threads|buffered`, `--only NAME`, `--ops N`, `--rounds N`, `--patience SECONDS`, `--packed`.
 
 mod avl;
 mod figures;
@@ -15,17 +19,19 @@ mod memory;
 mod rivals;
 mod scenarios;
 
-use osmill_diskarray::Access;
+use figures::Figures;
+use keys::Pattern;
+use osmill_diskarray::{Access, Encoding};
 use std::path::PathBuf;
 
 /// What a run was asked for.
 pub struct Args {
-    /// Which scenario.
-    pub scenario: String,
     /// Keys.
     pub n: Option<u64>,
     /// Memory budget in bytes.
     pub memory: Option<u64>,
+    /// Address space of the whole process in bytes.
+    pub limit: Option<u64>,
     /// Where files go.
     pub dir: PathBuf,
     /// How files are reached.
@@ -36,30 +42,45 @@ pub struct Args {
     pub ops: Option<u64>,
     /// Rounds in which structures take turns.
     pub rounds: Option<u64>,
+    /// Seconds that a store on disk gets.
+    pub patience: u64,
+    /// Whether figures are JSON.
+    pub json: bool,
 }
 
 fn main() {
     let mut args = Args {
-        scenario: String::new(),
         n: None,
         memory: None,
+        limit: None,
         dir: std::env::temp_dir(),
         access: Access::Auto,
         only: None,
         ops: None,
         rounds: None,
+        patience: 60,
+        json: false,
     };
-    let mut json = false;
+    let (mut scenario, mut full, mut encoding) = (String::new(), false, Encoding::Raw);
+    let mut pattern = Pattern::Uniform;
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let mut value = || words.next().unwrap_or_else(|| panic!("{word} wants a value"));
         match word.as_str() {
             "--n" => args.n = Some(number(&value())),
             "--memory" => args.memory = Some(number(&value()) << 20),
+            "--limit" => args.limit = Some(number(&value()) << 20),
             "--only" => args.only = Some(value()),
             "--ops" => args.ops = Some(number(&value())),
             "--rounds" => args.rounds = Some(number(&value())),
-            "--json" => json = true,
+            "--patience" => args.patience = number(&value()),
+            "--json" => args.json = true,
+            "--full" => full = true,
+            "--packed" => encoding = Encoding::Packed,
+            "--pattern" => {
+                let name = value();
+                pattern = Pattern::named(&name).unwrap_or_else(|| panic!("there is no pattern {name}"));
+            }
             "--dir" => args.dir = value().into(),
             "--access" => {
                 args.access = match value().as_str() {
@@ -71,24 +92,70 @@ fn main() {
             }
             // Given by cargo.
             "--bench" => {}
-            name => args.scenario = name.into(),
+            name => scenario = name.into(),
         }
     }
-    match args.scenario.as_str() {
-        "device" => scenarios::device(&args),
-        "window" => scenarios::window(&args),
-        "batch" => scenarios::batch(&args),
-        "pool" => memory::run(
-            &args,
-            &mut figures::Figures::new(json),
-            args.n.unwrap_or(16_000_000),
-            keys::Pattern::Uniform,
-        ),
-        "nodes" => scenarios::nodes(&args),
-        "big" => scenarios::big(&args),
+    let figures = Figures::new(args.json);
+    let sizes = [(1 << 16, 3), (1 << 20, 2), (8 << 20, 1)];
+    let large = args.n.unwrap_or(128_000_000);
+    match scenario.as_str() {
+        "" => sweep(&args, &figures, full),
+        "device" => drop(scenarios::ceiling(&args, &figures, "now")),
+        "window" => scenarios::window(&args, &figures, large, encoding),
+        "batch" => scenarios::batch(&args, &figures, large, encoding, &sizes),
+        "pool" => memory::run(&args, &figures, args.n.unwrap_or(16_000_000), pattern),
+        "nodes" => scenarios::nodes(&args, &figures),
+        "big" => scenarios::big(&args, &figures),
         #[cfg(feature = "rivals")]
-        "disk" => rivals::disk(&args),
-        _ => println!("name a scenario: device window batch pool nodes big disk(with rivals)"),
+        "disk" => {
+            let limit = args.limit.unwrap_or(64 << 20);
+            rivals::disk(&args, &figures, args.n.unwrap_or(10_000_000), pattern, limit);
+        }
+        name => panic!(
+            "there is no scenario {name}: device window batch pool nodes big, and disk with the feature rivals"
+        ),
+    }
+}
+
+/// Everything that fits some minutes, or with `full` the sizes of the design.
+fn sweep(args: &Args, figures: &Figures, full: bool) {
+    let sizes: &[u64] = if full {
+        &[
+            2_000, 8_000, 32_000, 128_000, 512_000, 2_000_000, 8_000_000, 16_000_000, 32_000_000, 64_000_000,
+        ]
+    } else {
+        &[2_000, 32_000, 500_000, 4_000_000, 16_000_000]
+    };
+    for &n in sizes {
+        memory::run(args, figures, n, Pattern::Uniform);
+    }
+    for pattern in [Pattern::Ascending, Pattern::Zipf, Pattern::Osm] {
+        memory::run(args, figures, if full { 16_000_000 } else { 1_000_000 }, pattern);
+    }
+    let large = if full { 128_000_000 } else { 64_000_000 };
+    scenarios::window(args, figures, large, Encoding::Raw);
+    scenarios::window(args, figures, large, Encoding::Packed);
+    let sizes: &[(u64, usize)] = if full {
+        &[(1 << 16, 3), (1 << 20, 3), (8 << 20, 1)]
+    } else {
+        &[(1 << 16, 3), (1 << 20, 2)]
+    };
+    scenarios::batch(args, figures, large, Encoding::Raw, sizes);
+    #[cfg(feature = "rivals")]
+    for &(n, pattern) in if full {
+        &[
+            (10_000_000, Pattern::Uniform),
+            (40_000_000, Pattern::Uniform),
+            (10_000_000, Pattern::Zipf),
+            (10_000_000, Pattern::Ascending),
+        ][..]
+    } else {
+        &[(10_000_000, Pattern::Uniform)]
+    } {
+        rivals::disk(args, figures, n, pattern, 64 << 20);
+    }
+    if full {
+        scenarios::big(args, figures);
     }
 }
 
@@ -133,4 +200,17 @@ pub fn resident() -> (f64, f64) {
         kib.unwrap_or(0.0) / 1024.0
     };
     (field("VmHWM"), field("VmRSS"))
+}
+
+/// Seconds of processor time that this process has taken, the kernel's work for it included.
+pub fn cpu_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let after_name = stat.rsplit(')').next().unwrap_or_default();
+    let field = |i: usize| {
+        after_name
+            .split_whitespace()
+            .nth(i)
+            .and_then(|n| n.parse::<f64>().ok())
+    };
+    (field(11).unwrap_or(0.0) + field(12).unwrap_or(0.0)) / rustix::param::clock_ticks_per_second() as f64
 }

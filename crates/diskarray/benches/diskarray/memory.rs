@@ -286,7 +286,7 @@ fn competitors(args: &Args, keys: &[u64]) -> Vec<Competitor> {
 
 /// One figure of one structure; nothing when it cannot do what is asked.
 fn measure(
-    figures: &mut Figures,
+    figures: &Figures,
     c: &mut Competitor,
     (pattern, n): (Pattern, u64),
     (row, ops): (&str, usize),
@@ -307,7 +307,7 @@ fn measure(
 }
 
 /// All structures on one set of keys, taking turns.
-pub fn run(args: &Args, figures: &mut Figures, n: u64, pattern: Pattern) {
+pub fn run(args: &Args, figures: &Figures, n: u64, pattern: Pattern) {
     let keys = pattern.keys(n);
     let ops = (args.ops.unwrap_or(500_000) as usize).min(keys.len() * 16);
     let mut arms = competitors(args, &keys);

@@ -1,49 +1,95 @@
 //! Stores on disk under one memory limit, page cache counted: each runs in a process of its own, inside a control group where the system lets us make
 //! one.
 
-use crate::keys::{Random, absent, present, spread};
-use crate::{Args, per_second, rate, resident};
+use crate::figures::{Figures, Rate};
+use crate::keys::{Pattern, Random};
+use crate::{Args, rate, resident};
 use osmill_diskarray::{Batch, Durability, Encoding, Options, OrderedMap};
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What a store has to do.
 trait Rival {
     /// Adds ascending keys, durable when it returns; called several times.
     fn load(&mut self, keys: &[u64]);
-    /// Whether all keys are there, one by one.
-    fn search(&mut self, keys: &[u64]) -> bool;
-    /// Whether all keys are there, by the store's best way for many.
-    fn search_many(&mut self, keys: &[u64]) -> bool;
-    /// Adds keys in any order as one durable transaction.
+    /// How many of the keys are there, one by one.
+    fn search(&mut self, keys: &[u64]) -> usize;
+    /// How many of the sorted keys are there, by the store's best way for many.
+    fn search_many(&mut self, keys: &[u64]) -> usize;
+    /// Adds sorted keys as one durable transaction.
     fn insert(&mut self, keys: &[u64]);
+    /// Deletes sorted keys as one durable transaction.
+    fn delete(&mut self, keys: &[u64]);
+    /// Adds one key, durable when it returns.
+    fn insert_one(&mut self, key: u64) {
+        self.insert(&[key]);
+    }
 }
 
-const NAMES: [&str; 5] = ["diskarray raw", "diskarray packed", "redb", "lmdb", "fjall"];
+const NAMES: [&str; 5] = ["osmill raw", "osmill packed", "redb", "lmdb", "fjall"];
 
-/// Where the child finds its limit.
-const LIMIT: &str = "DISKARRAY_BENCH_RIVAL";
+/// Where the child finds its name.
+const CHILD: &str = "DISKARRAY_BENCH_RIVAL";
+/// What the benchmark's own batches and the program take of the limit; our store's budget is the rest. The others get a part of that as
+/// cache, the page cache uses what they leave.
+const OWN: u64 = 24 << 20;
 
-pub fn disk(args: &Args) {
-    let n = args.n.unwrap_or(20_000_000);
-    let memory = args.memory.unwrap_or(128 << 20);
-    if let Ok(name) = std::env::var(LIMIT) {
-        return one(args, &name, n, memory);
+pub fn disk(args: &Args, figures: &Figures, n: u64, pattern: Pattern, limit: u64) {
+    if let Ok(name) = std::env::var(CHILD) {
+        return one(args, figures, &name, n, pattern, limit - OWN);
     }
-    println!(
-        "{n} keys spread over 64 bits, {} MiB of memory each, page cache counted",
-        memory >> 20
-    );
+    figures.note(&format!(
+        "{n} keys {}; {} MiB for the process of each store, page cache counted",
+        pattern.name(),
+        limit >> 20,
+    ));
     for name in NAMES {
-        let group = ControlGroup::new(memory + (48 << 20));
+        if args
+            .only
+            .as_ref()
+            .is_some_and(|only| !name.contains(only.as_str()))
+        {
+            continue;
+        }
+        let group = ControlGroup::new(limit);
         let mut command = std::process::Command::new(std::env::current_exe().unwrap());
-        command.args(std::env::args().skip(1)).env(LIMIT, name);
+        command.arg("disk").env(CHILD, name);
+        command.args(["--n", &n.to_string(), "--pattern", pattern.name()]);
+        command
+            .args(["--limit", &(limit >> 20).to_string(), "--dir"])
+            .arg(&args.dir);
+        if args.json {
+            command.arg("--json");
+        }
         let mut child = command.spawn().unwrap();
         if group.as_ref().is_none_or(|g| !g.add(child.id())) {
-            println!("(no control group: the page cache of {name} is not limited)");
+            figures.note(&format!(
+                "no control group: the page cache of {name} is not limited"
+            ));
         }
-        child.wait().unwrap();
+        let until = Instant::now() + Duration::from_secs(args.patience);
+        let status = loop {
+            if let Some(status) = child.try_wait().unwrap() {
+                break Some(status);
+            }
+            if Instant::now() > until {
+                child.kill().unwrap();
+                child.wait().unwrap();
+                break None;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        match status {
+            Some(status) if status.success() => {}
+            Some(status) => figures.note(&format!("{name} ended early under this limit: {status}")),
+            None => figures.note(&format!("{name} did not finish within {} s", args.patience)),
+        }
+        let _ = std::fs::remove_dir_all(folder(args, child.id()));
     }
+}
+
+fn folder(args: &Args, process: u32) -> std::path::PathBuf {
+    args.dir.join(format!("diskarray-bench-rival-{process}"))
 }
 
 /// A memory limit that counts the page cache.
@@ -83,12 +129,10 @@ impl Drop for ControlGroup {
     }
 }
 
-fn one(args: &Args, name: &str, n: u64, memory: u64) {
+fn one(args: &Args, figures: &Figures, name: &str, n: u64, pattern: Pattern, memory: u64) {
     // The parent moves this process into its control group first.
-    std::thread::sleep(std::time::Duration::from_millis(200));
-    let dir = args
-        .dir
-        .join(format!("diskarray-bench-rival-{}", std::process::id()));
+    std::thread::sleep(Duration::from_millis(200));
+    let dir = folder(args, std::process::id());
     std::fs::create_dir_all(&dir).unwrap();
     let mut rival: Box<dyn Rival> = match name {
         "redb" => Box::new(Redb::new(&dir, memory)),
@@ -96,34 +140,61 @@ fn one(args: &Args, name: &str, n: u64, memory: u64) {
         "fjall" => Box::new(Fjall::new(&dir, memory)),
         _ => Box::new(Ours::new(args, &dir, memory, name)),
     };
+    let figure = |row: &str, ops_per_s: f64| {
+        figures.rate(&Rate {
+            row: &format!("disk {row} {}", pattern.name()),
+            arm: name,
+            n,
+            ops_per_s,
+            peer: !name.starts_with("osmill"),
+        });
+    };
     let start = Instant::now();
-    for from in (0..n).step_by(1 << 20) {
-        let keys: Vec<u64> = (from..n.min(from + (1 << 20))).map(|i| spread(i, n)).collect();
+    let mut stream = pattern.stream(n);
+    loop {
+        let keys: Vec<u64> = stream.by_ref().take(1 << 18).collect();
+        if keys.is_empty() {
+            break;
+        }
         rival.load(&keys);
     }
-    let load = n as f64 / start.elapsed().as_secs_f64();
-    let size = size(&dir) as f64 / n as f64;
+    figure("load", n as f64 / start.elapsed().as_secs_f64());
+    figures.bytes("disk", pattern, n, name, size(&dir));
     let mut random = Random(61);
-    let ops = 50_000u64;
-    let keys: Vec<u64> = (0..ops).map(|_| present(&mut random, n)).collect();
-    let single = rate(ops, || assert!(rival.search(&keys)));
-    let keys: Vec<u64> = (0..4 * ops).map(|_| present(&mut random, n)).collect();
-    let many = rate(4 * ops, || assert!(rival.search_many(&keys)));
-    let mut insert = 0.0f64;
-    for _ in 0..3 {
-        let fresh: Vec<u64> = (0..65_536).map(|_| absent(&mut random)).collect();
-        insert = insert.max(rate(65_536, || rival.insert(&fresh)));
-        assert!(rival.search(&fresh[..100]));
-    }
-    println!(
-        "{name:<17} load {:>10}  search {:>10}  search of 200 k {:>10}  durable insert of 64 k {:>10}  {size:>5.1} bytes a key, {:.1} after the inserts; peak resident {:.0} MiB",
-        per_second(load),
-        per_second(single),
-        per_second(many),
-        per_second(insert),
-        self::size(&dir) as f64 / n as f64,
-        resident().0
+    let ask =
+        |random: &mut Random, m: usize| -> Vec<u64> { (0..m).map(|_| pattern.rank_key(random, n)).collect() };
+    let keys = ask(&mut random, 10_000);
+    figure(
+        "search",
+        rate(keys.len() as u64, || assert_eq!(rival.search(&keys), keys.len())),
     );
+    let mut keys = ask(&mut random, 1 << 16);
+    keys.sort_unstable();
+    figure(
+        "search 64 K sorted",
+        rate(keys.len() as u64, || {
+            assert_eq!(rival.search_many(&keys), keys.len())
+        }),
+    );
+    for round in 0..2 {
+        let fresh = pattern.new_keys(&mut random, n, 1 << 16, round);
+        let m = fresh.len() as u64;
+        figure("insert 64 K durable", rate(m, || rival.insert(&fresh)));
+        let sample: Vec<u64> = fresh.iter().copied().step_by(97).collect();
+        assert_eq!(rival.search(&sample), sample.len());
+        figure("delete 64 K durable", rate(m, || rival.delete(&fresh)));
+        assert_eq!(rival.search(&sample), 0);
+    }
+    let fresh = pattern.new_keys(&mut random, n, 300, 9);
+    figure(
+        "insert 1 durable",
+        rate(fresh.len() as u64, || {
+            fresh.iter().for_each(|&k| rival.insert_one(k))
+        }),
+    );
+    assert_eq!(rival.search(&fresh), fresh.len());
+    figures.bytes("disk after changes", pattern, n, name, size(&dir));
+    figures.note(&format!("{name}: peak resident {:.0} MiB", resident().0));
     drop(rival);
     let _ = std::fs::remove_dir_all(&dir);
 }
@@ -140,12 +211,6 @@ fn size(dir: &Path) -> u64 {
             }
         })
         .sum()
-}
-
-fn sorted(keys: &[u64]) -> Vec<u64> {
-    let mut keys = keys.to_vec();
-    keys.sort_unstable();
-    keys
 }
 
 struct Ours(OrderedMap<()>);
@@ -165,21 +230,34 @@ impl Ours {
     }
 }
 
+impl Ours {
+    fn change(&mut self, fill: impl FnOnce(&mut Batch<()>), durability: Durability) {
+        let mut batch = Batch::new();
+        fill(&mut batch);
+        self.0.apply(&mut batch).unwrap();
+        self.0.commit(durability, &[]).unwrap();
+    }
+}
+
 impl Rival for Ours {
     fn load(&mut self, keys: &[u64]) {
         self.insert(keys);
     }
-    fn search(&mut self, keys: &[u64]) -> bool {
-        keys.iter().all(|&k| self.0.contains(k).unwrap())
+    fn search(&mut self, keys: &[u64]) -> usize {
+        keys.iter().filter(|&&k| self.0.contains(k).unwrap()).count()
     }
-    fn search_many(&mut self, keys: &[u64]) -> bool {
-        self.0.get_many(keys).unwrap().iter().all(Option::is_some)
+    fn search_many(&mut self, keys: &[u64]) -> usize {
+        self.0.get_many(keys).unwrap().iter().flatten().count()
     }
     fn insert(&mut self, keys: &[u64]) {
-        let mut batch = Batch::new();
-        keys.iter().for_each(|&k| batch.put(k, ()));
-        self.0.apply(&mut batch).unwrap();
-        self.0.commit(Durability::Batch, &[]).unwrap();
+        self.change(|b| keys.iter().for_each(|&k| b.put(k, ())), Durability::Batch);
+    }
+    fn delete(&mut self, keys: &[u64]) {
+        self.change(|b| keys.iter().for_each(|&k| b.remove(k)), Durability::Batch);
+    }
+    fn insert_one(&mut self, key: u64) {
+        self.0.insert(key, ()).unwrap();
+        self.0.commit(Durability::Logged, &[]).unwrap();
     }
 }
 
@@ -202,21 +280,27 @@ impl Rival for Redb {
     fn load(&mut self, keys: &[u64]) {
         self.insert(keys);
     }
-    fn search(&mut self, keys: &[u64]) -> bool {
+    fn search(&mut self, keys: &[u64]) -> usize {
         use redb::ReadableDatabase;
         let table = self.0.begin_read().unwrap().open_table(TABLE).unwrap();
-        keys.iter().all(|k| table.get(k).unwrap().is_some())
+        keys.iter().filter(|k| table.get(**k).unwrap().is_some()).count()
     }
-    fn search_many(&mut self, keys: &[u64]) -> bool {
-        self.search(&sorted(keys))
+    fn search_many(&mut self, keys: &[u64]) -> usize {
+        self.search(keys)
     }
     fn insert(&mut self, keys: &[u64]) {
         let transaction = self.0.begin_write().unwrap();
         {
             let mut table = transaction.open_table(TABLE).unwrap();
-            sorted(keys)
-                .iter()
-                .for_each(|k| drop(table.insert(k, ()).unwrap()));
+            keys.iter().for_each(|k| drop(table.insert(k, ()).unwrap()));
+        }
+        transaction.commit().unwrap();
+    }
+    fn delete(&mut self, keys: &[u64]) {
+        let transaction = self.0.begin_write().unwrap();
+        {
+            let mut table = transaction.open_table(TABLE).unwrap();
+            keys.iter().for_each(|k| drop(table.remove(k).unwrap()));
         }
         transaction.commit().unwrap();
     }
@@ -231,8 +315,9 @@ impl Lmdb {
     fn new(dir: &Path) -> Self {
         let mut options = heed::EnvOpenOptions::new();
         options.map_size(16 << 30);
-        // SAFETY: the file is made here and nobody else maps or truncates it.
-        let env = unsafe { options.open(dir) }.unwrap();
+        // SAFETY: the file is made here and nobody else maps or truncates it. A writable map lets changed pages go to disk under pressure, where
+        // a private copy of each would not fit the limit.
+        let env = unsafe { options.flags(heed::EnvFlags::WRITE_MAP).open(dir) }.unwrap();
         let mut transaction = env.write_txn().unwrap();
         let keys = env.create_database(&mut transaction, None).unwrap();
         transaction.commit().unwrap();
@@ -250,18 +335,26 @@ impl Rival for Lmdb {
         }
         transaction.commit().unwrap();
     }
-    fn search(&mut self, keys: &[u64]) -> bool {
+    fn search(&mut self, keys: &[u64]) -> usize {
         let transaction = self.0.read_txn().unwrap();
         keys.iter()
-            .all(|k| self.1.get(&transaction, k).unwrap().is_some())
+            .filter(|k| self.1.get(&transaction, k).unwrap().is_some())
+            .count()
     }
-    fn search_many(&mut self, keys: &[u64]) -> bool {
-        self.search(&sorted(keys))
+    fn search_many(&mut self, keys: &[u64]) -> usize {
+        self.search(keys)
     }
     fn insert(&mut self, keys: &[u64]) {
         let mut transaction = self.0.write_txn().unwrap();
-        for k in &sorted(keys) {
+        for k in keys {
             self.1.put(&mut transaction, k, &()).unwrap();
+        }
+        transaction.commit().unwrap();
+    }
+    fn delete(&mut self, keys: &[u64]) {
+        let mut transaction = self.0.write_txn().unwrap();
+        for k in keys {
+            self.1.delete(&mut transaction, k).unwrap();
         }
         transaction.commit().unwrap();
     }
@@ -272,11 +365,14 @@ struct Fjall(fjall::Database, fjall::Keyspace);
 impl Fjall {
     fn new(dir: &Path, memory: u64) -> Self {
         let database = fjall::Database::builder(dir.join("fjall"))
-            .cache_size(memory / 2)
+            .cache_size(memory / 4)
+            .worker_threads(1)
             .open()
             .unwrap();
         let keys = database
-            .keyspace("set", fjall::KeyspaceCreateOptions::default)
+            .keyspace("set", || {
+                fjall::KeyspaceCreateOptions::default().max_memtable_size(memory / 10)
+            })
             .unwrap();
         Self(database, keys)
     }
@@ -286,16 +382,25 @@ impl Rival for Fjall {
     fn load(&mut self, keys: &[u64]) {
         self.insert(keys);
     }
-    fn search(&mut self, keys: &[u64]) -> bool {
-        keys.iter().all(|k| self.1.contains_key(k.to_be_bytes()).unwrap())
+    fn search(&mut self, keys: &[u64]) -> usize {
+        let there = |k: &&u64| self.1.contains_key(k.to_be_bytes()).unwrap();
+        keys.iter().filter(there).count()
     }
-    fn search_many(&mut self, keys: &[u64]) -> bool {
-        self.search(&sorted(keys))
+    fn search_many(&mut self, keys: &[u64]) -> usize {
+        self.search(keys)
     }
     fn insert(&mut self, keys: &[u64]) {
         let mut batch = self.0.batch();
-        for k in &sorted(keys) {
+        for k in keys {
             batch.insert(&self.1, k.to_be_bytes(), []);
+        }
+        batch.commit().unwrap();
+        self.0.persist(fjall::PersistMode::SyncAll).unwrap();
+    }
+    fn delete(&mut self, keys: &[u64]) {
+        let mut batch = self.0.batch();
+        for k in keys {
+            batch.remove(&self.1, k.to_be_bytes());
         }
         batch.commit().unwrap();
         self.0.persist(fjall::PersistMode::SyncAll).unwrap();

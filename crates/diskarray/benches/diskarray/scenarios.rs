@@ -1,7 +1,8 @@
 //! The store alone: against the device, in batches, as a table of node locations, and beyond memory.
 
+use crate::figures::{Figures, Rate};
 use crate::keys::{Random, absent, locations, node_ids, present, spread, zipf};
-use crate::{Args, per_second, rate, resident};
+use crate::{Args, cpu_seconds, per_second, rate, resident};
 use osmill_diskarray::backend::{Backend, FileBackend};
 use osmill_diskarray::{Batch, Device, Durability, Encoding, Operation, Options, OrderedMap, Reply};
 use std::path::PathBuf;
@@ -22,26 +23,33 @@ fn file(args: &Args, name: &str) -> File {
     File(path)
 }
 
-fn ceiling(args: &Args) -> Device {
+/// What the device gives through our own back end, before and after everything else.
+pub fn ceiling(args: &Args, figures: &Figures, when: &str) -> Device {
     let file = file(args, "device");
     let backend: Arc<dyn Backend> = Arc::new(FileBackend::open(&file.0, args.access, true, true).unwrap());
-    let device = Device::measure(&backend, 1 << 30, 64, Duration::from_millis(1200)).unwrap();
-    println!(
-        "device: {} random reads of 4 KiB at depth 64, {:.2} GB/s sequential read, {:.2} GB/s write ({})",
+    let device = Device::measure(&backend, 1 << 30, 64, Duration::from_millis(800)).unwrap();
+    figures.note(&format!(
+        "device {when}: {} random reads of 4 KiB at depth 64, {:.2} GB/s sequential read, {:.2} GB/s write ({}); regrouped from a share of {:.2}",
         per_second(device.iops),
         device.read_rate / 1e9,
         device.write_rate / 1e9,
-        backend.describe()
-    );
-    device
-}
-
-pub fn device(args: &Args) {
-    let device = ceiling(args);
-    println!(
-        "an extent is regrouped from a share of {:.2}",
+        backend.describe(),
         device.regroup_share()
-    );
+    ));
+    for (row, ops_per_s) in [
+        ("device 4 KiB reads", device.iops),
+        ("device read bytes", device.read_rate),
+        ("device write bytes", device.write_rate),
+    ] {
+        figures.rate(&Rate {
+            row,
+            arm: &format!("device {when}"),
+            n: 0,
+            ops_per_s,
+            peer: true,
+        });
+    }
+    device
 }
 
 fn options(args: &Args, memory: u64) -> Options {
@@ -50,31 +58,46 @@ fn options(args: &Args, memory: u64) -> Options {
         .access(args.access)
 }
 
-fn build(args: &Args, n: u64, memory: u64, encoding: Encoding) -> (File, OrderedMap<()>) {
+fn ours(figures: &Figures, row: &str, encoding: Encoding, n: u64, ops_per_s: f64) {
+    let arm = match encoding {
+        Encoding::Raw => "osmill raw",
+        Encoding::Packed => "osmill packed",
+    };
+    figures.rate(&Rate {
+        row,
+        arm,
+        n,
+        ops_per_s,
+        peer: false,
+    });
+}
+
+fn build(args: &Args, figures: &Figures, n: u64, memory: u64, encoding: Encoding) -> (File, OrderedMap<()>) {
     let file = file(args, "set");
     let mut map = OrderedMap::<()>::create(&file.0, options(args, memory).encoding(encoding)).unwrap();
     let start = Instant::now();
     map.bulk_load((0..n).map(|i| (spread(i, n), ()))).unwrap();
     map.commit(Durability::Batch, &[]).unwrap();
     let stats = map.stats().unwrap();
-    println!(
+    let load = n as f64 / start.elapsed().as_secs_f64();
+    figures.note(&format!(
         "{n} keys {}, bulk load {}, {:.2} bytes a key, directory {:.4} bytes a key, memory budget {} MiB",
         stats.encoding,
-        per_second(n as f64 / start.elapsed().as_secs_f64()),
+        per_second(load),
         stats.bytes_a_key,
         stats.directory_memory as f64 / n as f64,
         stats.memory_budget >> 20,
-    );
+    ));
+    ours(figures, "file load", encoding, n, load);
     (file, map)
 }
 
-/// Single operations in flight from one thread, against the device's random reads before and after.
-pub fn window(args: &Args) {
-    let n = args.n.unwrap_or(128_000_000);
-    let before = ceiling(args);
-    let (_file, mut map) = build(args, n, 64 << 20, Encoding::Raw);
+/// Single operations in flight from one thread, against the device's random reads before and after. No commit in between.
+pub fn window(args: &Args, figures: &Figures, n: u64, encoding: Encoding) {
+    let before = ceiling(args, figures, "before");
+    let (_file, mut map) = build(args, figures, n, 64 << 20, encoding);
     let mut random = Random(5);
-    let ops = 300_000u64;
+    let ops = args.ops.unwrap_or(200_000);
     let mut results = vec![];
     for name in ["search", "search zipf", "at", "insert", "delete"] {
         let mut inserted = vec![];
@@ -86,6 +109,7 @@ pub fn window(args: &Args) {
                 Some(Reply::Value(Some(())) | Reply::Row(Some(_)))
             ));
         };
+        let cpu = cpu_seconds();
         let r = rate(ops, || {
             for _ in 0..ops {
                 let op = match name {
@@ -104,6 +128,7 @@ pub fn window(args: &Args) {
                 note(Some(reply));
             }
         });
+        let cpu = (cpu_seconds() - cpu) * 1e6 / ops as f64;
         drop(pipeline);
         match name {
             "search" | "search zipf" | "at" => assert_eq!(hits, ops),
@@ -112,71 +137,72 @@ pub fn window(args: &Args) {
         }
         let start = Instant::now();
         map.commit(Durability::Batch, &[]).unwrap();
-        results.push((name, r, start.elapsed()));
+        results.push((name, r, cpu, start.elapsed()));
     }
-    let after = ceiling(args);
-    for (name, r, commit) in results {
-        let share = r / before.iops.min(after.iops);
-        println!(
-            "window of 2048: {name} {} = {:.0} % of the random-read ceiling; commit after {commit:.2?}",
+    let after = ceiling(args, figures, "after");
+    for (name, r, cpu, commit) in results {
+        ours(figures, &format!("window {name}"), encoding, n, r);
+        figures.note(&format!(
+            "window of 2048: {name} {} = {:.0} % of the random-read ceiling, {cpu:.1} us of CPU an operation, the kernel's included; commit after {commit:.2?}",
             per_second(r),
-            share * 100.0
-        );
+            r / before.iops.min(after.iops) * 100.0
+        ));
     }
 }
 
 /// Durable batches of insertions and deletions, batches of lookups.
-pub fn batch(args: &Args) {
-    let n = args.n.unwrap_or(128_000_000);
-    ceiling(args);
-    let (_file, mut map) = build(args, n, 264 << 20, Encoding::Raw);
+pub fn batch(args: &Args, figures: &Figures, n: u64, encoding: Encoding, sizes: &[(u64, usize)]) {
+    let (_file, mut map) = build(args, figures, n, 264 << 20, encoding);
     let mut random = Random(9);
-    for (size, rounds) in [(65_536u64, 4), (1 << 20, 3), (8 << 20, 1)] {
-        let (mut insert, mut delete, mut search, mut at) = (0.0f64, 0.0f64, 0.0f64, 0.0f64);
+    for &(size, rounds) in sizes {
+        let label = match size >> 20 {
+            0 => format!("{} K", size >> 10),
+            m => format!("{m} M"),
+        };
         for _ in 0..rounds {
+            let figure = |row: &str, r: f64| ours(figures, &format!("batch {label} {row}"), encoding, n, r);
             let keys: Vec<u64> = (0..size).map(|_| absent(&mut random)).collect();
             let before = map.len();
-            insert = insert.max(rate(size, || {
+            let r = rate(size, || {
                 let mut batch = Batch::new();
                 keys.iter().for_each(|&k| batch.put(k, ()));
                 map.apply(&mut batch).unwrap();
                 map.commit(Durability::Batch, &[]).unwrap();
-            }));
+            });
+            figure("insert durable", r);
             let known: Vec<u64> = (0..size).map(|_| present(&mut random, n)).collect();
             assert!(map.get_many(&keys).unwrap().iter().all(Option::is_some));
-            search = search.max(rate(size, || {
+            let r = rate(size, || {
                 assert!(map.get_many(&known).unwrap().iter().all(Option::is_some));
-            }));
+            });
+            figure("search", r);
             let ranks: Vec<u64> = (0..size).map(|_| random.below(map.len())).collect();
-            at = at.max(rate(size, || {
+            let r = rate(size, || {
                 assert!(map.at_many(&ranks).unwrap().iter().all(Option::is_some));
-            }));
-            delete = delete.max(rate(size, || {
+            });
+            figure("at", r);
+            let r = rate(size, || {
                 let mut batch = Batch::new();
                 keys.iter().for_each(|&k| batch.remove(k));
                 map.apply(&mut batch).unwrap();
                 map.commit(Durability::Batch, &[]).unwrap();
-            }));
+            });
+            figure("delete durable", r);
             assert_eq!(map.len(), before);
         }
-        let stats = map.stats().unwrap();
-        println!(
-            "batches of {size}, best of {rounds}: durable insert {}, durable delete {}, search {}, at {}; file {} MiB, peak resident {:.0} MiB",
-            per_second(insert),
-            per_second(delete),
-            per_second(search),
-            per_second(at),
-            stats.file_bytes >> 20,
-            resident().0
-        );
     }
-    ceiling(args);
+    let stats = map.stats().unwrap();
+    figures.note(&format!(
+        "file {} MiB, peak resident {:.0} MiB",
+        stats.file_bytes >> 20,
+        resident().0
+    ));
 }
 
 /// Node id to location, as a table of a planet's nodes that is updated every minute.
-pub fn nodes(args: &Args) {
+pub fn nodes(args: &Args, figures: &Figures) {
     let n = args.n.unwrap_or(50_000_000);
-    ceiling(args);
+    ceiling(args, figures, "before");
     let file = file(args, "nodes");
     let mut map = OrderedMap::<(i32, i32)>::create(&file.0, options(args, 256 << 20)).unwrap();
     let load = rate(n, || {
@@ -236,44 +262,65 @@ pub fn nodes(args: &Args) {
     println!("peak resident {:.0} MiB", resident().0);
 }
 
-/// More keys than memory: everything counted.
-pub fn big(args: &Args) {
+/// More keys than memory. With `--limit` the kernel refuses the whole process more address space than so many MiB.
+pub fn big(args: &Args, figures: &Figures) {
     let n = args.n.unwrap_or(1_000_000_000);
-    let memory = 264 << 20;
-    let (file, map) = build(args, n, memory, Encoding::Raw);
-    println!("peak resident after the build {:.0} MiB", resident().0);
+    // The batch below and its keys are the caller's, the rest is the store's.
+    let size: u64 = 1 << 20;
+    let own = (size * 20 + (8 << 20)) >> 20 << 20;
+    let limit = args.limit.unwrap_or(264 << 20);
+    let memory = args.memory.unwrap_or(limit - own);
+    let most = rustix::process::Rlimit {
+        current: Some(limit),
+        maximum: Some(limit),
+    };
+    rustix::process::setrlimit(rustix::process::Resource::As, most).unwrap();
+    figures.note(&format!(
+        "{} MiB of address space for the whole process, {} MiB of them the store's budget",
+        limit >> 20,
+        memory >> 20
+    ));
+    let (file, map) = build(args, figures, n, memory, Encoding::Raw);
     drop(map);
     let start = Instant::now();
     let mut map = OrderedMap::<()>::open(&file.0, options(args, memory)).unwrap();
-    println!("recovery: {:.2?}", start.elapsed());
+    let recovery = start.elapsed();
     let mut random = Random(77);
-    let size = 1 << 20;
     let ops = 200_000;
+    let mut found = 0;
     let mut pipeline = map.pipeline(2048);
     let r = rate(ops, || {
         for _ in 0..ops {
-            pipeline.push(Operation::Get(present(&mut random, n))).unwrap();
+            let reply = pipeline.push(Operation::Get(present(&mut random, n))).unwrap();
+            found += u64::from(reply == Some(Reply::Value(Some(()))));
         }
-        while pipeline.pop().unwrap().is_some() {}
+        while let Some(reply) = pipeline.pop().unwrap() {
+            found += u64::from(reply == Reply::Value(Some(())));
+        }
     });
+    assert_eq!(found, ops);
     drop(pipeline);
-    println!(
-        "window of 2048: search {}; resident {:.0} MiB",
-        per_second(r),
-        resident().1
-    );
-    let keys: Vec<u64> = (0..size).map(|_| absent(&mut random)).collect();
-    let r = rate(size, || {
-        let mut batch = Batch::new();
-        keys.iter().for_each(|&k| batch.put(k, ()));
-        map.apply(&mut batch).unwrap();
-        map.commit(Durability::Batch, &[]).unwrap();
-    });
-    println!(
-        "durable insert in a batch of {size}: {}; resident {:.0} MiB",
-        per_second(r),
-        resident().1
-    );
-    assert!(map.get_many(&keys[..10_000]).unwrap().iter().all(Option::is_some));
-    println!("{}\npeak resident {:.0} MiB", map.stats().unwrap(), resident().0);
+    ours(figures, "window search", Encoding::Raw, n, r);
+    for size in [1 << 16, size] {
+        let keys: Vec<u64> = (0..size).map(|_| absent(&mut random)).collect();
+        let r = rate(size, || {
+            let mut batch = Batch::new();
+            keys.iter().for_each(|&k| batch.put(k, ()));
+            map.apply(&mut batch).unwrap();
+            map.commit(Durability::Batch, &[]).unwrap();
+        });
+        ours(
+            figures,
+            &format!("batch {} K insert durable", size >> 10),
+            Encoding::Raw,
+            n,
+            r,
+        );
+        assert!(map.get_many(&keys[..10_000]).unwrap().iter().all(Option::is_some));
+    }
+    figures.note(&format!(
+        "recovery {recovery:.2?}; peak resident {:.0} MiB\n{}",
+        resident().0,
+        map.stats().unwrap()
+    ));
 }

@@ -132,6 +132,9 @@ impl Backend for FileBackend {
     fn describe(&self) -> String {
         self.story.clone()
     }
+    fn is_device(&self) -> bool {
+        true
+    }
     fn len(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
     }

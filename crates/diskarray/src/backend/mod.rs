@@ -23,6 +23,10 @@ use std::sync::Arc;
 pub trait Backend: Send + Sync + 'static {
     /// Which back end runs, and why this one: for people.
     fn describe(&self) -> String;
+    /// Whether there is a device behind it whose speed is worth measuring.
+    fn is_device(&self) -> bool {
+        false
+    }
     /// Present length in bytes.
     fn len(&self) -> io::Result<u64>;
     /// Whether nothing was ever written.
