@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::file::{ReadFile, read_full};
 use crate::job::Job;
 use crate::output::Sink;
-use crate::plan::{Origin, Plan};
+use crate::plan::{Origin, Plan, merge_headers};
 use crate::stream::{BlockStream, Bytes, HEAD, TextFormat, is_text};
 
 /// A file to read in passes over its blobs.
@@ -28,6 +28,8 @@ pub struct Input {
     spooled: bool,
     /// If the file is a copy of text.
     text: Option<Text>,
+    /// Whether the file holds several inputs.
+    gathered: bool,
 }
 
 /// Text that was read into a temporary file.
@@ -53,6 +55,7 @@ impl Input {
             file: Arc::new(ReadFile::open(path, direct)?),
             spooled: false,
             text: None,
+            gathered: false,
         })
     }
 
@@ -73,6 +76,7 @@ impl Input {
             file: Arc::new(ReadFile::from_file(copy, name)?),
             spooled: true,
             text: None,
+            gathered: false,
         })
     }
 
@@ -116,6 +120,8 @@ impl Input {
                 blob.origin = *origin;
             }
             plan.header = text.header.clone();
+        }
+        if self.text.is_some() || self.gathered {
             plan.header.set_optional(SORTED, plan.is_sorted() == Some(true));
         }
         Ok(plan)
@@ -209,6 +215,55 @@ impl Job {
         Ok(input)
     }
 
+    /// Opens several inputs as one that holds them one after the other: a temporary file with an index, into which
+    /// PBF blobs are copied as they are. It is sorted if they are and none begins before the one before it ends.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Usage`] if there is no input. One alone is opened by [`Job::open`].
+    pub fn open_all(&self, paths: &[PathBuf]) -> Result<Input> {
+        let [first, others @ ..] = paths else {
+            return Err(Error::Usage("no input file was given".into()));
+        };
+        if others.is_empty() {
+            return self.open(first);
+        }
+        let threads = self.options().threads;
+        let inputs: Vec<Input> = paths.iter().map(|path| self.open(path)).collect::<Result<_>>()?;
+        let plans: Vec<Plan> = inputs
+            .iter()
+            .map(|input| input.plan(threads))
+            .collect::<Result<_>>()?;
+        let mut header = merge_headers(plans.iter().map(|plan| plan.header.clone()).collect());
+        header.set_optional(SORTED, false);
+        let sink = Sink::scratch(&self.options().scratch, &header)?;
+        for (input, plan) in inputs.iter().zip(&plans) {
+            self.pass("gather", input.file(), &plan.blobs).write(
+                &sink,
+                || (),
+                |(), blob, out| out.copy(blob),
+            )?;
+        }
+        let name = PathBuf::from(format!(
+            "{} and {} more",
+            inputs[0].path().display(),
+            others.len()
+        ));
+        let file = sink.finish_scratch(&name)?;
+        self.warn(format!(
+            "{} were gathered in a temporary file in {} ({} bytes), since they are read more than once",
+            name.display(),
+            self.options().scratch.display(),
+            file.size()
+        ));
+        Ok(Input {
+            file: Arc::new(file),
+            spooled: true,
+            text: None,
+            gathered: true,
+        })
+    }
+
     /// Reads text into a temporary file.
     fn spool(&self, stream: BlockStream, size: Option<u64>) -> Result<Input> {
         let (path, header) = (stream.path().to_owned(), stream.header().clone());
@@ -236,6 +291,7 @@ impl Job {
                 origins: origins.into_iter().map(|(_, origin)| origin).collect(),
                 size,
             }),
+            gathered: false,
         })
     }
 

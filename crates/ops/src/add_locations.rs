@@ -85,9 +85,15 @@ pub struct Report {
 /// How many missing nodes an error names.
 const NAMED: usize = 5;
 
-/// Copies a file with the locations of their nodes on the ways; see the module's documentation.
-pub fn add_locations(job: &Job, input: &Path, options: &Options, output: OutputOptions) -> Result<Report> {
-    let input = job.open(input)?;
+/// Copies a file, or several one after the other, with the locations of their nodes on the ways; see the module's
+/// documentation.
+pub fn add_locations(
+    job: &Job,
+    inputs: &[PathBuf],
+    options: &Options,
+    output: OutputOptions,
+) -> Result<Report> {
+    let input = job.open_all(inputs)?;
     let mut plan = input.plan(job.options().threads)?;
     if plan.header.has_history() {
         return Err(Error::Usage(format!(

@@ -15,7 +15,7 @@ use super::Parts;
 pub(super) const SCRATCH_BYTES: f64 = 6.0;
 
 /// Blobs that are read to estimate.
-const SAMPLE: usize = 48;
+const SAMPLE: usize = 256;
 
 /// Bytes of a location in a table, with its share of what its block has in common.
 const LOCATION: f64 = 5.0;
