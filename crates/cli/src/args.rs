@@ -384,9 +384,9 @@ Examples:
   osmill add-locations-to-ways -n --memory 256M region.osm.pbf -o located.osm.pbf
       Keep all nodes, and use little memory.")]
 pub struct AddLocationsArgs {
-    /// File of any format; '-' is standard input
-    #[arg(value_name = "FILE")]
-    pub file: PathBuf,
+    /// Files of any format, taken as if they were one; '-' is standard input
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
     #[command(flatten)]
     pub output: OutputArgs,
     /// Keep nodes without tags
@@ -406,6 +406,9 @@ pub struct AddLocationsArgs {
     /// store that 'osmill nodes' made. The names of other programs' types are taken and mean 'auto'
     #[arg(short, long, value_name = "TYPE", default_value = "auto", value_parser = parse_index_type)]
     pub index_type: IndexType,
+    /// Print the types of index and exit
+    #[arg(short = 'I', long, num_args = 0, default_missing_value = "", value_parser = show_index_types)]
+    pub show_index_types: Option<String>,
     /// Taken for the sake of other programs' scripts; negative ids need no index of their own
     #[arg(long, value_name = "TYPE", value_parser = parse_index_type, hide = true)]
     pub index_type_neg: Option<IndexType>,
@@ -516,35 +519,44 @@ pub enum IndexType {
     Store(PathBuf),
 }
 
+/// Names of types of index. All but the first are other programs'.
+const INDEX_TYPES: [&str; 14] = [
+    "auto",
+    "memory",
+    "external",
+    "sparse",
+    "dense",
+    "flex_mem",
+    "sparse_mem_array",
+    "sparse_mem_map",
+    "sparse_mem_table",
+    "sparse_mmap_array",
+    "sparse_file_array",
+    "dense_mem_array",
+    "dense_mmap_array",
+    "dense_file_array",
+];
+
+/// Prints the types of index and ends the program, as `--help` does: whatever else is given or missing.
+fn show_index_types(_: &str) -> Result<String, String> {
+    let names = INDEX_TYPES.join("\n");
+    println!("{names}\nstore=PATH");
+    std::process::exit(0)
+}
+
 /// Reads the name of a type of index.
 pub fn parse_index_type(text: &str) -> Result<IndexType, String> {
-    const NAMES: [&str; 14] = [
-        "auto",
-        "memory",
-        "external",
-        "sparse",
-        "dense",
-        "flex_mem",
-        "sparse_mem_array",
-        "sparse_mem_map",
-        "sparse_mem_table",
-        "sparse_mmap_array",
-        "sparse_file_array",
-        "dense_mem_array",
-        "dense_mmap_array",
-        "dense_file_array",
-    ];
     if let Some(path) = text.strip_prefix("store=") {
         return Ok(IndexType::Store(path.into()));
     }
     // Some take a file name, which is not needed.
     let name = text.split_once(',').map_or(text, |(name, _)| name);
-    if NAMES.contains(&name) {
+    if INDEX_TYPES.contains(&name) {
         return Ok(IndexType::Auto);
     }
     Err(format!(
         "'{name}' is not a type of index; use auto, store=PATH, or one of {}",
-        NAMES[1..].join(", ")
+        INDEX_TYPES[1..].join(", ")
     ))
 }
 
@@ -556,6 +568,19 @@ mod tests {
     #[test]
     fn arguments_are_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn types_of_index() {
+        for name in INDEX_TYPES {
+            assert_eq!(parse_index_type(name), Ok(IndexType::Auto), "{name}");
+        }
+        assert_eq!(
+            parse_index_type("dense_file_array,nodes.bin"),
+            Ok(IndexType::Auto)
+        );
+        assert_eq!(parse_index_type("store=a,b"), Ok(IndexType::Store("a,b".into())));
+        assert!(parse_index_type("btree").is_err_and(|e| e.contains("flex_mem")));
     }
 
     #[test]

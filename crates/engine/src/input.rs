@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::file::{ReadFile, read_full};
 use crate::job::Job;
 use crate::output::Sink;
-use crate::plan::{Origin, Plan};
+use crate::plan::{Origin, Plan, merge_headers};
 use crate::sidecar::Sidecar;
 use crate::stream::{BlockStream, Bytes, HEAD, TextFormat, is_text};
 
@@ -31,6 +31,8 @@ pub struct Input {
     text: Option<Text>,
     /// What stands in the index beside the file.
     sidecar: Option<Sidecar>,
+    /// Whether the file holds several inputs.
+    gathered: bool,
 }
 
 /// Text that was read into a temporary file.
@@ -57,6 +59,7 @@ impl Input {
             spooled: false,
             text: None,
             sidecar: None,
+            gathered: false,
         })
     }
 
@@ -78,6 +81,7 @@ impl Input {
             spooled: true,
             text: None,
             sidecar: None,
+            gathered: false,
         })
     }
 
@@ -125,6 +129,8 @@ impl Input {
                 blob.origin = *origin;
             }
             plan.header = text.header.clone();
+        }
+        if self.text.is_some() || self.gathered {
             plan.header.set_optional(SORTED, plan.is_sorted() == Some(true));
         }
         Ok(plan)
@@ -225,6 +231,56 @@ impl Job {
         Ok(input)
     }
 
+    /// Opens several inputs as one that holds them one after the other: a temporary file with an index, into which
+    /// PBF blobs are copied as they are. It is sorted if they are and none begins before the one before it ends.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Usage`] if there is no input. One alone is opened by [`Job::open`].
+    pub fn open_all(&self, paths: &[PathBuf]) -> Result<Input> {
+        let [first, others @ ..] = paths else {
+            return Err(Error::Usage("no input file was given".into()));
+        };
+        if others.is_empty() {
+            return self.open(first);
+        }
+        let threads = self.options().threads;
+        let inputs: Vec<Input> = paths.iter().map(|path| self.open(path)).collect::<Result<_>>()?;
+        let plans: Vec<Plan> = inputs
+            .iter()
+            .map(|input| input.plan(threads))
+            .collect::<Result<_>>()?;
+        let mut header = merge_headers(plans.iter().map(|plan| plan.header.clone()).collect());
+        header.set_optional(SORTED, false);
+        let sink = Sink::scratch(&self.options().scratch, &header)?;
+        for (input, plan) in inputs.iter().zip(&plans) {
+            self.pass("gather", input.file(), &plan.blobs).write(
+                &sink,
+                || (),
+                |(), blob, out| out.copy(blob),
+            )?;
+        }
+        let name = PathBuf::from(format!(
+            "{} and {} more",
+            inputs[0].path().display(),
+            others.len()
+        ));
+        let file = sink.finish_scratch(&name)?;
+        self.warn(format!(
+            "{} were gathered in a temporary file in {} ({} bytes), since they are read more than once",
+            name.display(),
+            self.options().scratch.display(),
+            file.size()
+        ));
+        Ok(Input {
+            file: Arc::new(file),
+            spooled: true,
+            text: None,
+            gathered: true,
+            sidecar: None,
+        })
+    }
+
     /// Reads text into a temporary file.
     fn spool(&self, stream: BlockStream, size: Option<u64>) -> Result<Input> {
         let (path, header) = (stream.path().to_owned(), stream.header().clone());
@@ -253,6 +309,7 @@ impl Job {
                 size,
             }),
             sidecar: None,
+            gathered: false,
         })
     }
 

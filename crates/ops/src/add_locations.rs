@@ -26,10 +26,10 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use osmill_engine::{
-    Blob, BlobEntry, Counts, Error, Fault, IdSet, Input, Job, KernelResult, Malformed, OutputOptions, Plan,
-    Result, Sink, TaskOutput, output_header,
+    Blob, BlobEntry, Counts, Error, Fault, Input, Job, KernelResult, Malformed, OutputOptions, Plan, Result,
+    Sink, TaskOutput, output_header,
 };
-use osmill_model::{Kind, KindSet, Location};
+use osmill_model::{Kind, KindSet, Location, id_order};
 use osmill_nodes::{
     Filler, IdRange, LocationStreams, LocationTable, NodeBatch, NodeSnapshot, NodeStore, ReferenceCollector,
     free_space,
@@ -85,9 +85,15 @@ pub struct Report {
 /// How many missing nodes an error names.
 const NAMED: usize = 5;
 
-/// Copies a file with the locations of their nodes on the ways; see the module's documentation.
-pub fn add_locations(job: &Job, input: &Path, options: &Options, output: OutputOptions) -> Result<Report> {
-    let input = job.open(input)?;
+/// Copies a file, or several one after the other, with the locations of their nodes on the ways; see the module's
+/// documentation.
+pub fn add_locations(
+    job: &Job,
+    inputs: &[PathBuf],
+    options: &Options,
+    output: OutputOptions,
+) -> Result<Report> {
+    let input = job.open_all(inputs)?;
     let mut plan = input.plan(job.options().threads)?;
     if plan.header.has_history() {
         return Err(Error::Usage(format!(
@@ -127,7 +133,8 @@ struct Work<'a> {
     ranges: Vec<IdRange>,
     /// First and last node of each of the blobs with nodes, as far as is known.
     spans: Vec<OnceLock<(i64, i64)>>,
-    members: IdSet,
+    /// Nodes that relations have as members, by [`id_order`].
+    members: OnceLock<Vec<u64>>,
     missing: Missing,
     /// Set where a kind came out of turn.
     disorder: OnceLock<()>,
@@ -164,7 +171,7 @@ impl<'a> Work<'a> {
             plan,
             parts,
             ranges,
-            members: IdSet::new(),
+            members: OnceLock::new(),
             missing: Missing::default(),
         })
     }
@@ -310,28 +317,34 @@ impl<'a> Work<'a> {
         )))
     }
 
-    /// Collects the nodes that are members of relations.
+    /// Collects the nodes that are members of relations. They are few and lie far apart, so they are kept as a
+    /// sorted list.
     fn find_members(&self) -> Result<()> {
-        self.job
+        let states = self
+            .job
             .pass("members", self.input.file(), &self.parts.relations)
-            .scan(
-                || (),
-                |(), blob| {
-                    for group in blob.block()?.groups() {
-                        let mut items = group.items();
-                        while let Some(item) = items.try_next()? {
-                            let Item::Relation(relation) = item else { continue };
-                            for element in relation.member_elements() {
-                                let element = element?;
-                                if element.kind == Kind::Node {
-                                    self.members.insert(element.id);
-                                }
+            .scan(Vec::new, |members, blob| {
+                let before = members.len();
+                for group in blob.block()?.groups() {
+                    let mut items = group.items();
+                    while let Some(item) = items.try_next()? {
+                        let Item::Relation(relation) = item else { continue };
+                        for element in relation.member_elements() {
+                            let element = element?;
+                            if element.kind == Kind::Node {
+                                members.push(id_order(element.id));
                             }
                         }
                     }
-                    Ok(())
-                },
-            )?;
+                }
+                members[before..].sort_unstable();
+                Ok(())
+            })?;
+        let mut members = states.concat();
+        members.sort_unstable();
+        members.dedup();
+        members.shrink_to_fit();
+        let _ = self.members.set(members);
         Ok(())
     }
 
@@ -529,9 +542,17 @@ impl<'a> Work<'a> {
                 }
             }
         }
-        if self.options.keep_members {
-            for (keep, id) in keep.iter_mut().zip(ids) {
-                *keep = *keep || self.members.contains(*id);
+        if let Some(members) = self.members.get() {
+            let (mut next, mut last) = (0, None);
+            for (keep, key) in keep.iter_mut().zip(ids.iter().map(|id| id_order(*id))) {
+                if last.is_none_or(|last| key < last) {
+                    next = members.partition_point(|member| *member < key);
+                }
+                last = Some(key);
+                while members.get(next).is_some_and(|member| *member < key) {
+                    next += 1;
+                }
+                *keep = *keep || members.get(next) == Some(&key);
             }
         }
         Ok(())

@@ -21,7 +21,7 @@ pub fn run(common: &Common, args: &AddLocationsArgs) -> Result<ExitCode> {
         generator: args.output.write.generator.clone(),
         header: args.output.write.header()?,
     };
-    let report = add_locations(&job, &args.file, &options, args.output.options(common)?)?;
+    let report = add_locations(&job, &args.files, &options, args.output.options(common)?)?;
     if report.ranges > 1 && !common.quiet {
         job.warn(format!(
             "the nodes did not fit in --memory at once: {} ranges of ids, {} of scratch",

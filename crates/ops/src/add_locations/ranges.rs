@@ -2,7 +2,7 @@
 //!
 //! What a range costs is estimated from blobs that are read as a sample, spread evenly over those with nodes:
 //! the bytes of the table (the locations, the words and pages of ids), and what it takes besides while it is filled. A sampled
-//! blob stands for those up to the next one, by their bytes. In a sorted file their nodes are taken to be spread evenly over
+//! blob stands for those up to the next one, by their nodes or bytes. In a sorted file their nodes are taken to be spread evenly over
 //! the ids up to the next sample; in others the ids of the sample stand for all.
 
 use osmill_engine::{Blob, BlobEntry, Input, Job, Result};
@@ -15,7 +15,7 @@ use super::Parts;
 pub(super) const SCRATCH_BYTES: f64 = 6.0;
 
 /// Blobs that are read to estimate.
-const SAMPLE: usize = 48;
+const SAMPLE: usize = 256;
 
 /// Bytes of a location in a table, with its share of what its block has in common.
 const LOCATION: f64 = 5.0;
@@ -66,8 +66,14 @@ fn samples(input: &Input, blobs: &[BlobEntry], sorted: bool) -> Result<Vec<Sampl
         let (Some(first), Some(last)) = (nodes.ids().first(), nodes.ids().last()) else {
             continue;
         };
-        let size = |blobs: &[BlobEntry]| blobs.iter().map(|b| u64::from(b.data_size)).sum::<u64>() as f64;
-        let weight = size(stretch) / size(&stretch[..1]);
+        // By nodes where they are known, else by bytes.
+        let indexed = stretch.iter().all(|blob| blob.index.is_some());
+        let weigh = |blob: &BlobEntry| match blob.index {
+            Some(index) if indexed => u64::from(index.counts[0]),
+            _ => u64::from(blob.data_size),
+        };
+        let size = |blobs: &[BlobEntry]| blobs.iter().map(weigh).sum::<u64>() as f64;
+        let weight = size(stretch) / size(&stretch[..1]).max(1.0);
         let ids = nodes.ids();
         let count = ids.len() as f64;
         let table = LOCATION * count + WORD * different(ids, 64) + PAGE * different(ids, 4096);
