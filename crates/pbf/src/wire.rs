@@ -364,35 +364,60 @@ fn varint_ends(chunk: &[u8; 64]) -> u64 {
 }
 
 /// Decodes a packed column. The ends of the varints in 64 bytes are found at once, so that decoding one does
-/// not wait for the length of the one before.
+/// not wait for the length of the one before. Where most varints have one byte, eight such are taken at once.
 #[inline(always)]
 fn decode_all(bytes: &[u8], visit: &mut impl FnMut(u64)) -> Result<(), WireError> {
     let (mut start, mut at) = (0, 0);
     // Eight more bytes, so that each varint can be read as one word.
     while let Some(chunk) = bytes.get(at..at + 72).and_then(|chunk| chunk.first_chunk::<64>()) {
         let mut ends = varint_ends(chunk);
-        if ends == u64::MAX && start == at {
-            chunk.iter().for_each(|byte| visit(u64::from(*byte)));
-            start += 64;
-        }
-        while start < at + 64 && ends != 0 {
-            let end = at + ends.trailing_zeros() as usize;
-            ends &= ends - 1;
-            let len = end + 1 - start;
-            match bytes[start..].first_chunk::<8>() {
-                Some(word) if len <= 8 => {
-                    let word = u64::from_le_bytes(*word) & (u64::MAX >> (64 - 8 * len));
-                    visit(gather_sevens(word));
+        if ends.count_ones() >= MOSTLY_SHORT {
+            for (word, here) in chunk.as_chunks::<8>().0.iter().zip((at..).step_by(8)) {
+                if ends as u8 == 0xff && start == here {
+                    word.iter().for_each(|byte| visit(u64::from(*byte)));
+                    start += 8;
+                } else {
+                    decode_ends(bytes, &mut start, here, ends & 0xff, here + 8, visit)?;
                 }
-                _ => visit(read_varint(&mut &bytes[start..])?),
+                ends >>= 8;
             }
-            start = end + 1;
+        } else {
+            decode_ends(bytes, &mut start, at, ends, at + 64, visit)?;
         }
         at += 64;
     }
     let mut rest = &bytes[start..];
     while !rest.is_empty() {
         visit(read_varint(&mut rest)?);
+    }
+    Ok(())
+}
+
+/// Varints that end in 64 bytes from which on most are taken to have one byte.
+const MOSTLY_SHORT: u32 = 48;
+
+/// Decodes the varints from `start` on that end where `ends` has bits, counted from `at`, and begin before `limit`.
+#[inline(always)]
+fn decode_ends(
+    bytes: &[u8],
+    start: &mut usize,
+    at: usize,
+    mut ends: u64,
+    limit: usize,
+    visit: &mut impl FnMut(u64),
+) -> Result<(), WireError> {
+    while *start < limit && ends != 0 {
+        let end = at + ends.trailing_zeros() as usize;
+        ends &= ends - 1;
+        let len = end + 1 - *start;
+        match bytes[*start..].first_chunk::<8>() {
+            Some(word) if len <= 8 => {
+                let word = u64::from_le_bytes(*word) & (u64::MAX >> (64 - 8 * len));
+                visit(gather_sevens(word));
+            }
+            _ => visit(read_varint(&mut &bytes[*start..])?),
+        }
+        *start = end + 1;
     }
     Ok(())
 }
