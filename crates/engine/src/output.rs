@@ -12,6 +12,8 @@
 //! Memory is bounded by permits: a task may only begin while fewer than [`Sink::IN_FLIGHT`] tasks lie between
 //! it and the last one placed.
 
+mod aside;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io::Write;
@@ -31,6 +33,8 @@ use crate::file::{AtomicFile, CopyError, DirectWriter, ReadBuffer, ReadFile, cop
 use crate::job::Blob;
 use crate::plan::BlobEntry;
 use crate::summary::{Counters, Counts, timed};
+use aside::Aside;
+pub use aside::AsideStore;
 
 /// Where a command's result goes.
 #[derive(Debug, Clone)]
@@ -86,6 +90,7 @@ enum Target {
     File(AtomicFile),
     Direct(AtomicFile, DirectWriter),
     Stream(Box<dyn StreamWrite>),
+    Aside(Aside),
 }
 
 trait StreamWrite: Write + Send + std::fmt::Debug {}
@@ -152,11 +157,15 @@ impl Sink {
                 }
             }
         };
+        Ok(Sink::to_target(options, target))
+    }
+
+    fn to_target(options: OutputOptions, target: Target) -> Sink {
         let file = match &target {
             Target::File(file) => Some(file.file.clone()),
             _ => None,
         };
-        Ok(Sink {
+        Sink {
             options,
             state: Mutex::new(State {
                 next: 0,
@@ -176,7 +185,7 @@ impl Sink {
             }),
             placed: Condvar::new(),
             file,
-        })
+        }
     }
 
     /// Opens a PBF output and writes its file header.
@@ -318,7 +327,7 @@ impl Sink {
                     }
                     (_, piece) => writes.push((offset, piece)),
                 },
-                Target::Direct(..) | Target::Stream(_) => {
+                Target::Direct(..) | Target::Stream(_) | Target::Aside(_) => {
                     if let Err(error) = self.write_in_order(state, piece, offset) {
                         state.failed = true;
                         self.placed.notify_all();
@@ -332,10 +341,16 @@ impl Sink {
 
     fn write_in_order(&self, state: &mut State, piece: Piece, offset: u64) -> Result<()> {
         let State { target, buffer, .. } = state;
+        if let Target::Aside(aside) = target {
+            if let Some(spare) = aside.push(piece)? {
+                state.keep_spare(spare);
+            }
+            return Ok(());
+        }
         let mut put = |bytes: &[u8]| match target {
             Target::Direct(file, writer) => writer.write(&file.file, bytes),
             Target::Stream(stream) => stream.write_all(bytes),
-            Target::File(_) => unreachable!("files are written without the lock"),
+            Target::File(_) | Target::Aside(_) => unreachable!("these are written elsewhere"),
         };
         let fail = |e| Error::write(&self.options.path, offset, e);
         match piece {
@@ -408,12 +423,7 @@ impl Sink {
 
     /// Writes what is left and gives the file its name. Gives the size of the output in bytes.
     pub fn finish(self) -> Result<u64> {
-        let mut merges = Vec::new();
-        self.lock().flush_thin(&mut merges);
-        let mut tools = Tools::new(&self.options);
-        for merge in merges {
-            self.encode(merge, &mut tools, &Counters::default())?;
-        }
+        self.flush(&Counters::default())?;
         let state = self
             .state
             .into_inner()
@@ -434,6 +444,7 @@ impl Sink {
                 file.commit(self.options.fsync)
             }
             Target::File(file) => file.commit(self.options.fsync),
+            Target::Aside(_) => Ok(()),
         }?;
         Ok(bytes)
     }
