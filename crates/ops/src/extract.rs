@@ -41,14 +41,14 @@ use std::path::Path;
 use osmill_engine::{Blob, Counts, Error, Input, Job, KernelResult, Plan, Result, Sink, reserve_open_files};
 use osmill_geometry::{Coverage, MultiPolygon, Region, RegionSet, looks_swapped};
 use osmill_model::{BoundingBox, Kind, KindSet};
-use osmill_pbf::{Element, FileHeader, HeaderBox, IndexRecord, Item, NodeColumns, Relation};
+use osmill_pbf::{Element, FileHeader, HeaderBox, IndexRecord, Item, NodeColumns, RawItem, Relation};
 use serde::Serialize;
 
 pub use boundary::{boundaries_of_file, boundary_of};
 
 use crate::select::{self, ElementWriter, Target};
 use region_ids::{Cursor, Gather, RegionIds};
-use write::Writing;
+use write::{Parts, Writing};
 
 /// How complete an extract is; see the module's documentation.
 #[derive(Debug, Clone, PartialEq)]
@@ -237,9 +237,10 @@ pub fn extract(job: &Job, input: &Path, extracts: &[Extract], options: &Options)
         regions: RegionSet::new(extracts.iter().map(|extract| &extract.area)),
         strategy: &options.strategy,
         history,
+        writer: first.target.writer(),
+        orderly: select::is_orderly(&plan),
     };
-    let chosen = work.choose(&first.area, wish)?;
-    work.write(&chosen, &sinks, first.target.writer())?;
+    work.run(&first.area, wish, &sinks)?;
     job.objects_in(select::total(&plan));
     let data = data_box(&plan);
     let mut reports = Vec::new();
@@ -312,7 +313,13 @@ struct Work<'a> {
     regions: RegionSet,
     strategy: &'a Strategy,
     history: bool,
+    writer: ElementWriter,
+    /// See [`select::is_orderly`].
+    orderly: bool,
 }
+
+/// Outputs that nothing goes into: those of passes that only look.
+const NONE: &[Sink] = &[];
 
 /// What belongs to the extracts, by kind.
 struct Chosen {
@@ -356,11 +363,27 @@ impl Work<'_> {
         *self.strategy != Strategy::Simple
     }
 
-    fn choose(&self, area: &MultiPolygon, wish: around::Wish) -> Result<Chosen> {
-        let inside = self.nodes_inside()?;
-        let (mut nodes, mut ways) = self.ways_with(&inside)?;
+    /// Finds what belongs to the extracts and writes it.
+    fn run(&self, area: &MultiPolygon, wish: around::Wish, sinks: &[Sink]) -> Result<()> {
+        // In an orderly file elements that nothing later brings in are written, or put aside, as they are found.
+        let around = wish != around::Wish::default();
+        let at_once = self.orderly && !around && *self.strategy == Strategy::Simple;
+        let store = select::aside_store(self.job);
+        let asides: Vec<Sink> = match self.orderly && !at_once {
+            true => sinks.iter().map(|sink| sink.aside(&store)).collect(),
+            false => Vec::new(),
+        };
+        let all_ways = !around && matches!(self.strategy, Strategy::CompleteWays { .. }) && !self.history;
+        let now = if at_once { sinks } else { NONE };
+
+        let inside = self.nodes_inside(now)?;
+        let (mut nodes, mut ways) = match (at_once, all_ways) {
+            (true, _) => self.ways_with(&inside, sinks)?,
+            (_, true) => self.ways_with(&inside, &asides)?,
+            _ => self.ways_with(&inside, NONE)?,
+        };
         let mut surrounding = HashSet::new();
-        if wish != around::Wish::default() {
+        if around {
             let found = around::around(self, &Region::new(area.clone()), &ways, wish)?;
             ways = RegionIds::new([ways.to_gather(), found.ways])?;
             if self.completes_ways() {
@@ -368,7 +391,11 @@ impl Work<'_> {
             }
             surrounding = found.relations;
         }
-        let (relations, member_nodes, member_ways) = self.relations_with(&inside, &ways, &surrounding)?;
+        let (relations, member_nodes, member_ways) =
+            self.relations_with(&inside, &ways, &surrounding, now)?;
+        if at_once {
+            return Ok(());
+        }
         nodes.extend(member_nodes);
         // Ways whose nodes are not noted yet: members, and with history the other versions.
         let member_ways = RegionIds::new(member_ways)?;
@@ -376,24 +403,39 @@ impl Work<'_> {
         if self.history {
             rest.push(ways.to_gather());
         }
-        if self.completes_ways() {
-            nodes.extend(self.nodes_of(&RegionIds::new(rest)?)?);
-        }
+        let rest = match self.completes_ways() {
+            true => RegionIds::new(rest)?,
+            false => RegionIds::new([])?,
+        };
+        let ways = RegionIds::new([ways.to_gather(), member_ways.to_gather()])?;
+        nodes.extend(self.nodes_of(&rest, &ways, if all_ways { NONE } else { &asides })?);
         nodes.push(inside.to_gather());
-        Ok(Chosen {
+        drop(inside);
+        let chosen = Chosen {
             nodes: RegionIds::new(nodes)?,
-            ways: RegionIds::new([ways.to_gather(), member_ways.to_gather()])?,
+            ways,
             relations,
-        })
+        };
+        if !self.orderly {
+            return self.write("write", KindSet::ALL, &chosen, sinks);
+        }
+        self.write("write nodes", KindSet::NODES, &chosen, sinks)?;
+        self.job.append(sinks, asides)?;
+        self.write("write relations", KindSet::RELATIONS, &chosen, sinks)
     }
 
-    /// The nodes inside.
-    fn nodes_inside(&self) -> Result<RegionIds> {
-        #[derive(Default)]
+    /// The nodes inside, which are written to `sinks`.
+    fn nodes_inside(&self, sinks: &[Sink]) -> Result<RegionIds> {
         struct State {
             inside: Gather,
             columns: NodeColumns,
+            parts: Parts,
         }
+        let make = || State {
+            inside: Gather::default(),
+            columns: NodeColumns::default(),
+            parts: Parts::new(self.writer),
+        };
         // What is known of a blob by its box: regions that hold all of it, and whether others hold a part.
         let coverage = |bbox: BoundingBox| {
             let coverages = self.regions.classify(bbox);
@@ -411,8 +453,12 @@ impl Work<'_> {
         let states =
             self.job
                 .pass("nodes", self.input.file(), &blobs)
-                .scan(State::default, |state, blob| {
-                    let State { inside, columns } = state;
+                .write_many(sinks, make, |state, blob, outs| {
+                    let State {
+                        inside,
+                        columns,
+                        parts,
+                    } = state;
                     let Some(bbox) = blob.record()?.bbox else {
                         return Ok(());
                     };
@@ -428,28 +474,40 @@ impl Work<'_> {
                             }
                         }
                     }
+                    parts.begin();
                     for (&id, location) in columns.ids.iter().zip(&columns.locations) {
-                        let Some(location) = *location else { continue };
-                        if partly {
-                            self.regions
-                                .for_each_containing(location, |region| inside.add(region, id));
-                        } else if location.is_valid() {
-                            whole.iter().for_each(|region| inside.add(*region, id));
+                        let mut found = |region| {
+                            inside.add(region, id);
+                            parts.add(region);
+                        };
+                        match *location {
+                            Some(location) if partly => {
+                                self.regions.for_each_containing(location, found);
+                            }
+                            Some(location) if location.is_valid() => {
+                                whole.iter().for_each(|region| found(*region));
+                            }
+                            _ => {}
                         }
+                        parts.next();
                     }
-                    Ok(())
+                    match outs.is_empty() {
+                        true => Ok(()),
+                        false => parts.write(blob, outs),
+                    }
                 })?;
         RegionIds::new(states.into_iter().map(|state| state.inside))
     }
 
-    /// The ways with a node inside, and, if ways are completed, all nodes of these.
-    fn ways_with(&self, inside: &RegionIds) -> Result<(Vec<Gather>, RegionIds)> {
+    /// The ways with a node inside, which are written to `sinks`, and, if ways are completed, all nodes of these.
+    fn ways_with(&self, inside: &RegionIds, sinks: &[Sink]) -> Result<(Vec<Gather>, RegionIds)> {
         struct State<'r> {
             inside: Cursor<'r>,
             ways: Gather,
             nodes: Gather,
             refs: Vec<i64>,
             found: Found,
+            parts: Parts,
         }
         let make = || State {
             inside: inside.cursor(),
@@ -457,6 +515,7 @@ impl Work<'_> {
             nodes: Gather::default(),
             refs: Vec::new(),
             found: Found::default(),
+            parts: Parts::new(self.writer),
         };
         // With history the nodes of all versions are noted later.
         let note_nodes = self.completes_ways() && !self.history;
@@ -465,14 +524,16 @@ impl Work<'_> {
         let states = self
             .job
             .pass("ways", self.input.file(), &blobs)
-            .scan(make, |state, blob| {
+            .write_many(sinks, make, |state, blob, outs| {
                 let State {
                     inside,
                     ways,
                     nodes,
                     refs,
                     found,
+                    parts,
                 } = state;
+                parts.begin();
                 for_each_way(blob, refs, |id, refs| {
                     found.0.clear();
                     if one {
@@ -485,24 +546,31 @@ impl Work<'_> {
                     }
                     for &region in &found.0 {
                         ways.add(region, id);
+                        parts.add(region);
                         if note_nodes {
                             refs.iter().for_each(|id| nodes.add(region, *id));
                         }
                     }
+                    parts.next();
                     Ok(())
-                })
+                })?;
+                match outs.is_empty() {
+                    true => Ok(()),
+                    false => parts.write(blob, outs),
+                }
             })?;
         let (nodes, ways): (Vec<_>, Vec<_>) = states.into_iter().map(|s| (s.nodes, s.ways)).unzip();
         Ok((nodes, RegionIds::new(ways)?))
     }
 
     /// The relations that belong to the extracts; of those that are completed the nodes and the ways. The
-    /// `surrounding` ones belong to region 0 and are completed.
+    /// `surrounding` ones belong to region 0 and are completed. All but parents of relations are written to `sinks`.
     fn relations_with(
         &self,
         inside: &RegionIds,
         ways: &RegionIds,
         surrounding: &HashSet<i64>,
+        sinks: &[Sink],
     ) -> Result<(RegionIds, Vec<Gather>, Vec<Gather>)> {
         struct State<'r> {
             inside: Cursor<'r>,
@@ -513,6 +581,7 @@ impl Work<'_> {
             /// Regions of the relation, and how many of its members are in each.
             found: Vec<(u32, usize)>,
             parents: Vec<(i64, i64)>,
+            parts: Parts,
         }
         let make = || State {
             inside: inside.cursor(),
@@ -522,6 +591,7 @@ impl Work<'_> {
             member_ways: Gather::default(),
             found: Vec::new(),
             parents: Vec::new(),
+            parts: Parts::new(self.writer),
         };
         let wanted = *self.strategy != Strategy::CompleteWays { relations: false };
         let any = !inside.is_empty() || !ways.is_empty() || !surrounding.is_empty();
@@ -529,7 +599,8 @@ impl Work<'_> {
         let states = self
             .job
             .pass("relations", self.input.file(), &blobs)
-            .scan(make, |state, blob| {
+            .write_many(sinks, make, |state, blob, outs| {
+                state.parts.begin();
                 for element in blob.block()?.elements() {
                     let Element::Relation(relation) = element? else {
                         continue;
@@ -554,7 +625,9 @@ impl Work<'_> {
                     }
                     for &(region, _) in &state.found {
                         state.relations.add(region, relation.id());
+                        state.parts.add(region);
                     }
+                    state.parts.next();
                     if state.found.is_empty() {
                         continue;
                     }
@@ -581,7 +654,10 @@ impl Work<'_> {
                         }
                     }
                 }
-                Ok(())
+                match outs.is_empty() {
+                    true => Ok(()),
+                    false => state.parts.write(blob, outs),
+                }
             })?;
         let (mut relations, mut nodes, mut ways, mut parents) = (vec![], vec![], vec![], vec![]);
         for state in states {
@@ -597,32 +673,60 @@ impl Work<'_> {
         Ok((relations, nodes, ways))
     }
 
-    /// All nodes of these ways, of every version of them.
-    fn nodes_of(&self, ways: &RegionIds) -> Result<Vec<Gather>> {
-        if ways.is_empty() {
+    /// All nodes of the ways in `rest`, of every version of them. The ways in `all` are written to `sinks`.
+    fn nodes_of(&self, rest: &RegionIds, all: &RegionIds, sinks: &[Sink]) -> Result<Vec<Gather>> {
+        let written = |record: &IndexRecord| !sinks.is_empty() && all.may_touch(record);
+        let blobs = select::blobs_of(self.plan, KindSet::WAYS, |record| {
+            record.kinds.single().is_none() || rest.may_touch(record) || written(record)
+        });
+        if rest.is_empty() && sinks.is_empty() || blobs.is_empty() {
             return Ok(Vec::new());
         }
-        let blobs = select::blobs_of(self.plan, KindSet::WAYS, |record| {
-            record.kinds.single().is_none() || ways.may_touch(record)
-        });
-        let states = self.job.pass("member ways", self.input.file(), &blobs).scan(
-            || (ways.cursor(), Gather::default(), Vec::new()),
-            |(ways, nodes, refs), blob| {
-                for_each_way(blob, refs, |id, refs| {
-                    ways.each(id, |region| refs.iter().for_each(|id| nodes.add(region, *id)));
-                    Ok(())
-                })
-            },
-        )?;
-        Ok(states.into_iter().map(|(_, nodes, _)| nodes).collect())
+        let make = || {
+            let parts = Parts::new(self.writer);
+            (rest.cursor(), all.cursor(), Gather::default(), Vec::new(), parts)
+        };
+        let states = self
+            .job
+            .pass("member ways", self.input.file(), &blobs)
+            .write_many(sinks, make, |(rest, all, nodes, refs, parts), blob, outs| {
+                parts.begin();
+                for group in blob.block()?.groups() {
+                    let mut items = group.items();
+                    while let Some((item, message)) = items.try_next_raw()? {
+                        if item != RawItem::Way {
+                            continue;
+                        }
+                        refs.clear();
+                        items.parse_ids(item, message, refs)?;
+                        let Some(&id) = refs.first() else { continue };
+                        if !outs.is_empty() {
+                            all.each(id, |region| parts.add(region));
+                            parts.next();
+                        }
+                        if rest.any(id)
+                            && let Item::Way(way) = items.parse(item, message)?
+                        {
+                            refs.clear();
+                            way.refs().column().decode_deltas_into(refs)?;
+                            rest.each(id, |region| refs.iter().for_each(|id| nodes.add(region, *id)));
+                        }
+                    }
+                }
+                match outs.is_empty() {
+                    true => Ok(()),
+                    false => parts.write(blob, outs),
+                }
+            })?;
+        Ok(states.into_iter().map(|(_, _, nodes, ..)| nodes).collect())
     }
 
-    /// Writes what was chosen.
-    fn write(&self, chosen: &Chosen, sinks: &[Sink], writer: ElementWriter) -> Result<()> {
-        let blobs = select::blobs_of(self.plan, KindSet::ALL, |record| chosen.may_touch(record));
-        let make = || Writing::new(Kind::ALL.map(|kind| chosen.of(kind).cursor()), writer);
+    /// Writes what was chosen of some kinds.
+    fn write(&self, name: &str, kinds: KindSet, chosen: &Chosen, sinks: &[Sink]) -> Result<()> {
+        let blobs = select::blobs_of(self.plan, kinds, |record| chosen.may_touch(record));
+        let make = || Writing::new(Kind::ALL.map(|kind| chosen.of(kind).cursor()), self.writer);
         self.job
-            .pass("write", self.input.file(), &blobs)
+            .pass(name, self.input.file(), &blobs)
             .write_many(sinks, make, |state, blob, outs| state.blob(blob, outs))?;
         Ok(())
     }

@@ -11,9 +11,10 @@
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use osmill_engine::{
-    Blob, BlobEntry, Counts, IdSets, Input, Job, KernelResult, OutputOptions, Plan, Result, Sink, TaskOutput,
+    AsideStore, Blob, BlobEntry, Counts, IdSets, Input, Job, KernelResult, OutputOptions, Plan, Result, Sink, TaskOutput,
     output_header,
 };
 use osmill_model::{ElementId, Kind, KindSet};
@@ -101,6 +102,32 @@ pub(crate) fn blobs_of(
         })
         .copied()
         .collect()
+}
+
+/// Whether a completed plan shows a file that is sorted, has every element once, and one kind in each blob. There
+/// an element can be decided on where it stands, and what a pass finds in the blobs of one kind is in one piece.
+pub(crate) fn is_orderly(plan: &Plan) -> bool {
+    let mut last: Option<ElementId> = None;
+    plan.blobs.iter().all(|blob| {
+        let Some(record) = blob.index else { return false };
+        let orderly = match (record.first(), record.last()) {
+            (Some(first), Some(end)) => {
+                let follows = last.is_none_or(|last| last < first);
+                last = Some(end);
+                follows && first.kind == end.kind
+            }
+            _ => true,
+        };
+        orderly && record.sorted && record.unique
+    })
+}
+
+/// Part of the memory of a job that outputs which are put aside may take, as a divisor.
+const ASIDE_SHARE: u64 = 16;
+
+/// A store for what commands put aside; see [`AsideStore`].
+pub(crate) fn aside_store(job: &Job) -> Arc<AsideStore> {
+    AsideStore::new(job.options().memory / ASIDE_SHARE, &job.options().scratch)
 }
 
 /// Elements of all blobs, by their records.
@@ -375,10 +402,11 @@ fn close_relations(wanted: &Wanted, edges: impl IntoIterator<Item = (i64, i64)>,
 }
 
 /// Notes what an element refers to directly: nodes and ways of a relation, nodes of a way.
-fn note_references(
+fn note_references<P: Pick>(
     element: &Element<'_>,
     wanted: &Wanted,
     noted: KindSet,
+    pick: &P,
     refs: &mut Vec<i64>,
 ) -> KernelResult {
     match element {
@@ -393,7 +421,7 @@ fn note_references(
         Element::Relation(relation) => {
             for member in relation.members() {
                 let member = member?.element;
-                if member.kind != Kind::Relation && noted.contains(member.kind) {
+                if member.kind != Kind::Relation && noted.contains(member.kind) && !pick.ignores(member) {
                     wanted.insert(member);
                 }
             }
@@ -414,6 +442,10 @@ pub(crate) trait Pick: Sync {
     fn begin(&self, state: &mut Self::State, block: &Block) -> KernelResult<bool>;
     /// Whether an element is picked.
     fn picks(&self, state: &mut Self::State, element: &Element<'_>) -> KernelResult<bool>;
+    /// Whether a member of a relation is passed over.
+    fn ignores(&self, _: ElementId) -> bool {
+        false
+    }
 }
 
 /// Picks nothing.
@@ -445,6 +477,18 @@ pub(crate) fn close<P: Pick>(
     noted: KindSet,
     pick: &P,
 ) -> Result<()> {
+    close_over_members(job, (input, plan), wanted, noted, pick)?;
+    close_ways(job, (input, plan), wanted, noted, pick)
+}
+
+/// The first half of [`close`]: adds the relations that are picked, and the members of all wanted ones.
+pub(crate) fn close_over_members<P: Pick>(
+    job: &Job,
+    (input, plan): (&Input, &Plan),
+    wanted: &Wanted,
+    noted: KindSet,
+    pick: &P,
+) -> Result<()> {
     let make = || (pick.make(), Vec::new(), Edges::new());
     if pick.asks(Kind::Relation) || !wanted.is_empty(Kind::Relation) {
         let blobs = blobs_of(plan, KindSet::RELATIONS, |_| true);
@@ -460,14 +504,14 @@ pub(crate) fn close<P: Pick>(
                         };
                         for member in relation.members() {
                             let member = member?.element;
-                            if member.kind == Kind::Relation {
+                            if member.kind == Kind::Relation && !pick.ignores(member) {
                                 edges.push((relation.id(), member.id));
                             }
                         }
                         let id = element.element_id();
                         if wanted.contains(id) || may_pick && pick.picks(state, &element)? {
                             wanted.insert(id);
-                            note_references(&element, wanted, noted, refs)?;
+                            note_references(&element, wanted, noted, pick, refs)?;
                         }
                     }
                     Ok(())
@@ -482,18 +526,30 @@ pub(crate) fn close<P: Pick>(
                     for element in blob.block()?.elements() {
                         let element = element?;
                         if new.contains(element.element_id()) {
-                            note_references(&element, wanted, noted, refs)?;
+                            note_references(&element, wanted, noted, pick, refs)?;
                         }
                     }
                     Ok(())
                 })?;
         }
     }
+    Ok(())
+}
+
+/// The second half of [`close`]: adds the nodes of the ways that are wanted or picked.
+fn close_ways<P: Pick>(
+    job: &Job,
+    (input, plan): (&Input, &Plan),
+    wanted: &Wanted,
+    noted: KindSet,
+    pick: &P,
+) -> Result<()> {
+    let make = || (pick.make(), Vec::new());
     let asks = pick.asks(Kind::Way);
     if noted.contains(Kind::Node) && (asks || !wanted.is_empty(Kind::Way)) {
         let blobs = blobs_of(plan, KindSet::WAYS, |record| asks || wanted.may_touch(record));
         job.pass("ways", input.file(), &blobs)
-            .scan(make, |(state, refs, _), blob| {
+            .scan(make, |(state, refs), blob| {
                 let record = blob.record()?;
                 let block = blob.block()?;
                 let may_pick = asks && pick.begin(state, block)?;
@@ -506,7 +562,7 @@ pub(crate) fn close<P: Pick>(
                         && (wanted.contains(element.element_id())
                             || may_pick && pick.picks(state, &element)?)
                     {
-                        note_references(&element, wanted, noted, refs)?;
+                        note_references(&element, wanted, noted, pick, refs)?;
                     }
                 }
                 Ok(())

@@ -34,6 +34,8 @@ fn filtered(file: &Path, folder: &Path, flags: &str, expressions: &[&str]) -> (S
         invert: flags.contains('i'),
         omit_referenced: flags.contains('R'),
         remove_tags: flags.contains('t'),
+        exclude: flags.contains('x'),
+        ..tags_filter::Options::default()
     };
     let report = tags_filter(&job(2), file, &options, &target).unwrap();
     (opl(&target.output.path), report)
@@ -207,6 +209,10 @@ fn excluded_elements_that_others_refer_to_are_counted() {
     assert_eq!((report.referenced.total(), report.referenced.ways), (1, 1));
     let (text, report) = filtered(&file, folder.path(), "iR", &["w/maritime"]);
     assert_eq!((text.lines().count(), report.referenced.total()), (3, 0));
+    assert!(text.contains("Mw1@"), "{text}");
+    let (text, report) = filtered(&file, folder.path(), "ix", &["w/maritime"]);
+    assert_eq!((text.lines().count(), report.members_dropped), (3, 1));
+    assert!(!text.contains("w1"), "{text}");
 }
 
 /// Where osmium loses what is not matched and not referred to by what is left, it stays.

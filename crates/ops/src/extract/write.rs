@@ -9,55 +9,61 @@ use crate::select::{self, ElementWriter, Fate};
 /// Elements of a blob that are held as views at once.
 const HELD: usize = 1 << 14;
 
-/// A worker's state in writing.
-pub struct Writing<'r> {
-    cursors: [Cursor<'r>; 3],
+/// What a worker needs to write the elements of a blob to the outputs of their regions.
+pub struct Parts {
     writer: ElementWriter,
-    /// Pairs of the number of an element in the blob and a region that it belongs to.
+    /// Pairs of the number of an element in the blob and a region that it belongs to, in the order of elements.
     pairs: Vec<(u32, u32)>,
+    /// Elements of the blob so far.
+    total: u32,
     /// How many elements of the blob each region has.
     counts: Vec<u32>,
     fates: Vec<Fate>,
-    ids: Vec<i64>,
 }
 
-impl<'r> Writing<'r> {
-    /// Writes elements for which the cursors, one for each kind, know regions.
-    pub fn new(cursors: [Cursor<'r>; 3], writer: ElementWriter) -> Self {
-        Writing {
-            cursors,
+impl Parts {
+    /// Writes with this writer.
+    pub fn new(writer: ElementWriter) -> Self {
+        Parts {
             writer,
             pairs: Vec::new(),
+            total: 0,
             counts: Vec::new(),
             fates: Vec::new(),
-            ids: Vec::new(),
         }
     }
 
-    /// Writes the elements of a blob to the outputs of their regions.
-    pub fn blob(&mut self, blob: &mut Blob, outs: &mut TaskOutputs<'_>) -> KernelResult {
-        let Writing {
-            cursors,
+    /// Forgets the blob before.
+    pub fn begin(&mut self) {
+        self.pairs.clear();
+        self.total = 0;
+    }
+
+    /// Turns to the next element of the blob.
+    #[inline]
+    pub fn next(&mut self) {
+        self.total += 1;
+    }
+
+    /// Notes that the element at hand belongs to a region. Once for each region.
+    #[inline]
+    pub fn add(&mut self, region: u32) {
+        self.pairs.push((self.total, region));
+    }
+
+    /// Writes the elements of the blob, which has been decoded.
+    pub fn write(&mut self, blob: &mut Blob, outs: &mut TaskOutputs<'_>) -> KernelResult {
+        let Parts {
             writer,
             pairs,
+            total,
             counts,
             fates,
-            ids,
         } = self;
-        pairs.clear();
-        let mut total = 0u32;
-        for group in blob.block()?.groups() {
-            let mut items = group.items();
-            while let Some((item, message)) = items.try_next_raw()? {
-                ids.clear();
-                items.parse_ids(item, message, ids)?;
-                let cursor = &mut cursors[select::kind_of(item) as usize];
-                for id in ids.iter() {
-                    cursor.each(*id, |region| pairs.push((total, region)));
-                    total += 1;
-                }
-            }
+        if pairs.is_empty() {
+            return Ok(());
         }
+        let total = *total;
         if outs.len() == 1 {
             fates.clear();
             fates.resize(total as usize, Fate::Drop);
@@ -81,6 +87,43 @@ impl<'r> Writing<'r> {
         fates.resize(total as usize, Fate::Drop);
         pairs.iter().for_each(|(at, _)| fates[*at as usize] = Fate::Keep);
         write_parts(blob, *writer, pairs, fates, outs)
+    }
+}
+
+/// A worker's state in writing what is known by id.
+pub struct Writing<'r> {
+    cursors: [Cursor<'r>; 3],
+    parts: Parts,
+    ids: Vec<i64>,
+}
+
+impl<'r> Writing<'r> {
+    /// Writes elements for which the cursors, one for each kind, know regions.
+    pub fn new(cursors: [Cursor<'r>; 3], writer: ElementWriter) -> Self {
+        Writing {
+            cursors,
+            parts: Parts::new(writer),
+            ids: Vec::new(),
+        }
+    }
+
+    /// Writes the elements of a blob to the outputs of their regions.
+    pub fn blob(&mut self, blob: &mut Blob, outs: &mut TaskOutputs<'_>) -> KernelResult {
+        let Writing { cursors, parts, ids } = self;
+        parts.begin();
+        for group in blob.block()?.groups() {
+            let mut items = group.items();
+            while let Some((item, message)) = items.try_next_raw()? {
+                ids.clear();
+                items.parse_ids(item, message, ids)?;
+                let cursor = &mut cursors[select::kind_of(item) as usize];
+                for id in ids.iter() {
+                    cursor.each(*id, |region| parts.add(region));
+                    parts.next();
+                }
+            }
+        }
+        parts.write(blob, outs)
     }
 }
 
