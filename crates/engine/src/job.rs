@@ -181,14 +181,6 @@ impl Job {
         }
     }
 
-    /// Runs `work` once on each thread; the first error, if any.
-    pub(crate) fn for_each_worker(&self, work: impl Fn() -> Result<()> + Sync) -> Result<()> {
-        let begun = AtomicU64::new(0);
-        let next =
-            |done: &mut bool| Ok((!std::mem::replace(done, true)).then(|| begun.fetch_add(1, Relaxed)));
-        self.run(|| false, next, |_, _| work(), || ()).map(|_| ())
-    }
-
     /// A pass over these blobs of a file; see [`Pass`].
     pub fn pass<'a>(&'a self, name: &'a str, file: &Arc<ReadFile>, blobs: &'a [BlobEntry]) -> Pass<'a> {
         Pass {

@@ -26,6 +26,6 @@ pub use file::{ReadBuffer, ReadFile, reserve_open_files};
 pub use ids::{FrozenIds, IdRuns, IdSet, IdSets};
 pub use job::{Blob, Job, JobOptions, Pass, format_duration, output_header};
 pub use osmill_text::format::Sniffed;
-pub use output::{AsideStore, OutputOptions, Sink, TaskOutput, TaskOutputs};
+pub use output::{Held, HoldStore, OutputOptions, Sink, TaskOutput, TaskOutputs};
 pub use plan::{BlobEntry, FrameStream, Input, Plan, merge_headers};
 pub use summary::{Allocations, Counts, PhaseSummary, Summary, peak_memory};

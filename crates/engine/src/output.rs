@@ -12,7 +12,7 @@
 //! Memory is bounded by permits: a task may only begin while fewer than [`Sink::IN_FLIGHT`] tasks lie between
 //! it and the last one placed.
 
-mod aside;
+mod held;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
@@ -33,8 +33,7 @@ use crate::file::{AtomicFile, CopyError, DirectWriter, ReadBuffer, ReadFile, cop
 use crate::job::Blob;
 use crate::plan::BlobEntry;
 use crate::summary::{Counters, Counts, timed};
-use aside::Aside;
-pub use aside::AsideStore;
+pub use held::{Held, HoldStore};
 
 /// Where a command's result goes.
 #[derive(Debug, Clone)]
@@ -90,7 +89,6 @@ enum Target {
     File(AtomicFile),
     Direct(AtomicFile, DirectWriter),
     Stream(Box<dyn StreamWrite>),
-    Aside(Aside),
 }
 
 trait StreamWrite: Write + Send + std::fmt::Debug {}
@@ -157,15 +155,11 @@ impl Sink {
                 }
             }
         };
-        Ok(Sink::to_target(options, target))
-    }
-
-    fn to_target(options: OutputOptions, target: Target) -> Sink {
         let file = match &target {
             Target::File(file) => Some(file.file.clone()),
             _ => None,
         };
-        Sink {
+        Ok(Sink {
             options,
             state: Mutex::new(State {
                 next: 0,
@@ -185,7 +179,7 @@ impl Sink {
             }),
             placed: Condvar::new(),
             file,
-        }
+        })
     }
 
     /// Opens a PBF output and writes its file header.
@@ -327,7 +321,7 @@ impl Sink {
                     }
                     (_, piece) => writes.push((offset, piece)),
                 },
-                Target::Direct(..) | Target::Stream(_) | Target::Aside(_) => {
+                Target::Direct(..) | Target::Stream(_) => {
                     if let Err(error) = self.write_in_order(state, piece, offset) {
                         state.failed = true;
                         self.placed.notify_all();
@@ -341,16 +335,10 @@ impl Sink {
 
     fn write_in_order(&self, state: &mut State, piece: Piece, offset: u64) -> Result<()> {
         let State { target, buffer, .. } = state;
-        if let Target::Aside(aside) = target {
-            if let Some(spare) = aside.push(piece)? {
-                state.keep_spare(spare);
-            }
-            return Ok(());
-        }
         let mut put = |bytes: &[u8]| match target {
             Target::Direct(file, writer) => writer.write(&file.file, bytes),
             Target::Stream(stream) => stream.write_all(bytes),
-            Target::File(_) | Target::Aside(_) => unreachable!("these are written elsewhere"),
+            Target::File(_) => unreachable!("files are written without the lock"),
         };
         let fail = |e| Error::write(&self.options.path, offset, e);
         match piece {
@@ -423,7 +411,12 @@ impl Sink {
 
     /// Writes what is left and gives the file its name. Gives the size of the output in bytes.
     pub fn finish(self) -> Result<u64> {
-        self.flush(&Counters::default())?;
+        let mut merges = Vec::new();
+        self.lock().flush_thin(&mut merges);
+        let mut tools = Tools::new(&self.options);
+        for merge in merges {
+            self.encode(merge, &mut tools, &Counters::default())?;
+        }
         let state = self
             .state
             .into_inner()
@@ -444,7 +437,6 @@ impl Sink {
                 file.commit(self.options.fsync)
             }
             Target::File(file) => file.commit(self.options.fsync),
-            Target::Aside(_) => Ok(()),
         }?;
         Ok(bytes)
     }

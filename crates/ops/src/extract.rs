@@ -38,7 +38,9 @@ mod write;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-use osmill_engine::{Blob, Counts, Error, Input, Job, KernelResult, Plan, Result, Sink, reserve_open_files};
+use osmill_engine::{
+    Blob, Counts, Error, HoldStore, Input, Job, KernelResult, Plan, Result, Sink, TaskOutputs, reserve_open_files,
+};
 use osmill_geometry::{Coverage, MultiPolygon, Region, RegionSet, looks_swapped};
 use osmill_model::{BoundingBox, Kind, KindSet};
 use osmill_pbf::{Element, FileHeader, HeaderBox, IndexRecord, Item, NodeColumns, RawItem, Relation};
@@ -46,7 +48,7 @@ use serde::Serialize;
 
 pub use boundary::{boundaries_of_file, boundary_of};
 
-use crate::select::{self, ElementWriter, Target};
+use crate::select::{self, ElementWriter, HeldBlobs, Target};
 use region_ids::{Cursor, Gather, RegionIds};
 use write::{Parts, Writing};
 
@@ -364,68 +366,68 @@ impl Work<'_> {
     }
 
     /// Finds what belongs to the extracts and writes it.
+    ///
+    /// In an orderly file, what `simple` finds is written at once. For the other strategies it is held, and only
+    /// blobs in which there turns out to be more are read again.
     fn run(&self, area: &MultiPolygon, wish: around::Wish, sinks: &[Sink]) -> Result<()> {
-        // In an orderly file elements that nothing later brings in are written, or put aside, as they are found.
         let around = wish != around::Wish::default();
         let at_once = self.orderly && !around && *self.strategy == Strategy::Simple;
-        let store = select::aside_store(self.job);
-        let asides: Vec<Sink> = match self.orderly && !at_once {
-            true => sinks.iter().map(|sink| sink.aside(&store)).collect(),
-            false => Vec::new(),
+        let found = match self.orderly {
+            true => sinks,
+            false => NONE,
         };
-        let all_ways = !around && matches!(self.strategy, Strategy::CompleteWays { .. }) && !self.history;
-        let now = if at_once { sinks } else { NONE };
-
-        let inside = self.nodes_inside(now)?;
-        let (mut nodes, mut ways) = match (at_once, all_ways) {
-            (true, _) => self.ways_with(&inside, sinks)?,
-            (_, true) => self.ways_with(&inside, &asides)?,
-            _ => self.ways_with(&inside, NONE)?,
+        let held = match at_once {
+            true => None,
+            false => Some(HeldBack {
+                store: select::hold_store(self.job),
+                blobs: HeldBlobs::default(),
+            }),
         };
+        let held = held.as_ref();
+        let inside = self.nodes_inside(found, held)?;
+        let (mut nodes, ways_inside) = self.ways_with(&inside, found, held)?;
+        let mut ways = vec![ways_inside.to_gather()];
         let mut surrounding = HashSet::new();
         if around {
-            let found = around::around(self, &Region::new(area.clone()), &ways, wish)?;
-            ways = RegionIds::new([ways.to_gather(), found.ways])?;
+            let found = around::around(self, &Region::new(area.clone()), &ways_inside, wish)?;
+            ways.push(found.ways);
             if self.completes_ways() {
                 nodes.push(found.nodes);
             }
             surrounding = found.relations;
         }
+        let mut ways = RegionIds::new(ways)?;
         let (relations, member_nodes, member_ways) =
-            self.relations_with(&inside, &ways, &surrounding, now)?;
-        if at_once {
-            return Ok(());
-        }
+            self.relations_with(&inside, &ways, &surrounding, if at_once { sinks } else { NONE })?;
+        let Some(held) = held else { return Ok(()) };
         nodes.extend(member_nodes);
         // Ways whose nodes are not noted yet: members, and with history the other versions.
         let member_ways = RegionIds::new(member_ways)?;
-        let mut rest = vec![member_ways.to_gather()];
+        let mut rest = member_ways.without(&ways)?;
+        ways = RegionIds::new([ways.to_gather(), rest.to_gather()])?;
         if self.history {
-            rest.push(ways.to_gather());
+            rest = RegionIds::new([ways.to_gather()])?;
         }
-        let rest = match self.completes_ways() {
-            true => RegionIds::new(rest)?,
-            false => RegionIds::new([])?,
+        let mut stale = ways.without(&ways_inside)?;
+        if self.completes_ways() {
+            nodes.extend(self.nodes_of(&rest, &ways, found, held)?);
+            stale = stale.without(&rest)?;
+        }
+        let more = RegionIds::new(nodes)?.without(&inside)?;
+        let nodes = match more.is_empty() {
+            true => inside,
+            false => RegionIds::new([inside.to_gather(), more.to_gather()])?,
         };
-        let ways = RegionIds::new([ways.to_gather(), member_ways.to_gather()])?;
-        nodes.extend(self.nodes_of(&rest, &ways, if all_ways { NONE } else { &asides })?);
-        nodes.push(inside.to_gather());
-        drop(inside);
         let chosen = Chosen {
-            nodes: RegionIds::new(nodes)?,
+            nodes,
             ways,
             relations,
         };
-        if !self.orderly {
-            return self.write("write", KindSet::ALL, &chosen, sinks);
-        }
-        self.write("write nodes", KindSet::NODES, &chosen, sinks)?;
-        self.job.append(sinks, asides)?;
-        self.write("write relations", KindSet::RELATIONS, &chosen, sinks)
+        self.write(&chosen, (&more, &stale), held, sinks)
     }
 
-    /// The nodes inside, which are written to `sinks`.
-    fn nodes_inside(&self, sinks: &[Sink]) -> Result<RegionIds> {
+    /// The nodes inside, which are written to `sinks` or held.
+    fn nodes_inside(&self, sinks: &[Sink], held: Option<&HeldBack>) -> Result<RegionIds> {
         struct State {
             inside: Gather,
             columns: NodeColumns,
@@ -491,16 +493,19 @@ impl Work<'_> {
                         }
                         parts.next();
                     }
-                    match outs.is_empty() {
-                        true => Ok(()),
-                        false => parts.write(blob, outs),
-                    }
+                    put(parts, blob, outs, held)
                 })?;
         RegionIds::new(states.into_iter().map(|state| state.inside))
     }
 
-    /// The ways with a node inside, which are written to `sinks`, and, if ways are completed, all nodes of these.
-    fn ways_with(&self, inside: &RegionIds, sinks: &[Sink]) -> Result<(Vec<Gather>, RegionIds)> {
+    /// The ways with a node inside, which are written to `sinks` or held, and, if ways are completed, all nodes of
+    /// these.
+    fn ways_with(
+        &self,
+        inside: &RegionIds,
+        sinks: &[Sink],
+        held: Option<&HeldBack>,
+    ) -> Result<(Vec<Gather>, RegionIds)> {
         struct State<'r> {
             inside: Cursor<'r>,
             ways: Gather,
@@ -554,10 +559,7 @@ impl Work<'_> {
                     parts.next();
                     Ok(())
                 })?;
-                match outs.is_empty() {
-                    true => Ok(()),
-                    false => parts.write(blob, outs),
-                }
+                put(parts, blob, outs, held)
             })?;
         let (nodes, ways): (Vec<_>, Vec<_>) = states.into_iter().map(|s| (s.nodes, s.ways)).unzip();
         Ok((nodes, RegionIds::new(ways)?))
@@ -654,10 +656,7 @@ impl Work<'_> {
                         }
                     }
                 }
-                match outs.is_empty() {
-                    true => Ok(()),
-                    false => state.parts.write(blob, outs),
-                }
+                put(&mut state.parts, blob, outs, None)
             })?;
         let (mut relations, mut nodes, mut ways, mut parents) = (vec![], vec![], vec![], vec![]);
         for state in states {
@@ -673,15 +672,21 @@ impl Work<'_> {
         Ok((relations, nodes, ways))
     }
 
-    /// All nodes of the ways in `rest`, of every version of them. The ways in `all` are written to `sinks`.
-    fn nodes_of(&self, rest: &RegionIds, all: &RegionIds, sinks: &[Sink]) -> Result<Vec<Gather>> {
-        let written = |record: &IndexRecord| !sinks.is_empty() && all.may_touch(record);
-        let blobs = select::blobs_of(self.plan, KindSet::WAYS, |record| {
-            record.kinds.single().is_none() || rest.may_touch(record) || written(record)
-        });
-        if rest.is_empty() && sinks.is_empty() || blobs.is_empty() {
+    /// All nodes of the ways in `rest`, of every version of them. The blobs with these are held for `sinks` anew,
+    /// with `all` ways.
+    fn nodes_of(
+        &self,
+        rest: &RegionIds,
+        all: &RegionIds,
+        sinks: &[Sink],
+        held: &HeldBack,
+    ) -> Result<Vec<Gather>> {
+        if rest.is_empty() {
             return Ok(Vec::new());
         }
+        let blobs = select::blobs_of(self.plan, KindSet::WAYS, |record| {
+            record.kinds.single().is_none() || rest.may_touch(record)
+        });
         let make = || {
             let parts = Parts::new(self.writer);
             (rest.cursor(), all.cursor(), Gather::default(), Vec::new(), parts)
@@ -713,22 +718,67 @@ impl Work<'_> {
                         }
                     }
                 }
-                match outs.is_empty() {
-                    true => Ok(()),
-                    false => parts.write(blob, outs),
-                }
+                put(parts, blob, outs, Some(held))
             })?;
         Ok(states.into_iter().map(|(_, _, nodes, ..)| nodes).collect())
     }
 
-    /// Writes what was chosen of some kinds.
-    fn write(&self, name: &str, kinds: KindSet, chosen: &Chosen, sinks: &[Sink]) -> Result<()> {
-        let blobs = select::blobs_of(self.plan, kinds, |record| chosen.may_touch(record));
+    /// Writes what was chosen. Blobs are read unless they are held and have none of the `stale` ids of their kind.
+    fn write(
+        &self,
+        chosen: &Chosen,
+        (stale_nodes, stale_ways): (&RegionIds, &RegionIds),
+        held: &HeldBack,
+        sinks: &[Sink],
+    ) -> Result<()> {
+        let is_stale = |record: &IndexRecord| match record.kinds.single() {
+            Some(Kind::Node) => !self.orderly || stale_nodes.may_touch(record),
+            Some(Kind::Way) => !self.orderly || stale_ways.may_touch(record),
+            Some(Kind::Relation) | None => true,
+        };
+        let mut blobs = self.plan.blobs.clone();
+        blobs.retain(|blob| {
+            held.blobs.has(blob.number)
+                || blob
+                    .index
+                    .is_none_or(|record| is_stale(&record) && chosen.may_touch(&record))
+        });
         let make = || Writing::new(Kind::ALL.map(|kind| chosen.of(kind).cursor()), self.writer);
         self.job
-            .pass(name, self.input.file(), &blobs)
-            .write_many(sinks, make, |state, blob, outs| state.blob(blob, outs))?;
+            .pass("write", self.input.file(), &blobs)
+            .write_many(sinks, make, |state, blob, outs| {
+                let entry = blob.entry();
+                if let Some(held_back) = held.blobs.take(entry.number)
+                    && !entry.index.is_none_or(|record| is_stale(&record))
+                {
+                    return outs.restore(held_back, &held.store);
+                }
+                state.blob(blob, outs)
+            })?;
         Ok(())
+    }
+}
+
+/// What passes have found and not written yet.
+struct HeldBack {
+    store: HoldStore,
+    blobs: HeldBlobs,
+}
+
+/// Writes the noted elements of a blob if there are outputs; holds them if that is asked for.
+fn put(
+    parts: &mut Parts,
+    blob: &mut Blob,
+    outs: &mut TaskOutputs<'_>,
+    held: Option<&HeldBack>,
+) -> KernelResult {
+    if outs.is_empty() {
+        return Ok(());
+    }
+    parts.write(blob, outs)?;
+    match held {
+        Some(held) => held.blobs.hold(blob, outs, &held.store),
+        None => Ok(()),
     }
 }
 

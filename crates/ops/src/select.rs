@@ -11,11 +11,11 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::Mutex;
 
 use osmill_engine::{
-    AsideStore, Blob, BlobEntry, Counts, IdSets, Input, Job, KernelResult, OutputOptions, Plan, Result, Sink, TaskOutput,
-    output_header,
+    Blob, BlobEntry, Counts, Held, HoldStore, IdSets, Input, Job, KernelResult, OutputOptions, Plan, Result, Sink,
+    TaskOutput, TaskOutputs, output_header,
 };
 use osmill_model::{ElementId, Kind, KindSet};
 use osmill_pbf::{
@@ -94,18 +94,15 @@ pub(crate) fn blobs_of(
     kinds: KindSet,
     mut also: impl FnMut(&IndexRecord) -> bool,
 ) -> Vec<BlobEntry> {
-    plan.blobs
-        .iter()
-        .filter(|blob| {
-            blob.index
-                .is_none_or(|record| record.kinds.intersects(kinds) && also(&record))
-        })
-        .copied()
-        .collect()
+    let is_of = |blob: &&BlobEntry| {
+        blob.index
+            .is_none_or(|record| record.kinds.intersects(kinds) && also(&record))
+    };
+    plan.blobs.iter().filter(is_of).copied().collect()
 }
 
 /// Whether a completed plan shows a file that is sorted, has every element once, and one kind in each blob. There
-/// an element can be decided on where it stands, and what a pass finds in the blobs of one kind is in one piece.
+/// what is found out about an element where it stands is true of all the file.
 pub(crate) fn is_orderly(plan: &Plan) -> bool {
     let mut last: Option<ElementId> = None;
     plan.blobs.iter().all(|blob| {
@@ -122,12 +119,41 @@ pub(crate) fn is_orderly(plan: &Plan) -> bool {
     })
 }
 
-/// Part of the memory of a job that outputs which are put aside may take, as a divisor.
-const ASIDE_SHARE: u64 = 16;
+/// Part of the memory of a job that output which is held back may take, as a divisor.
+const HELD_SHARE: u64 = 8;
 
-/// A store for what commands put aside; see [`AsideStore`].
-pub(crate) fn aside_store(job: &Job) -> Arc<AsideStore> {
-    AsideStore::new(job.options().memory / ASIDE_SHARE, &job.options().scratch)
+/// A store for what commands hold back.
+pub(crate) fn hold_store(job: &Job) -> HoldStore {
+    HoldStore::new(job.options().memory / HELD_SHARE, &job.options().scratch)
+}
+
+/// What tasks have held back, by the numbers of their blobs.
+#[derive(Debug, Default)]
+pub(crate) struct HeldBlobs(Mutex<HashMap<u64, Held>>);
+
+impl HeldBlobs {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Held>> {
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Holds what a blob's task has put out so far. Takes the place of what was held of the blob before.
+    pub fn hold(&self, blob: &Blob, outs: &mut TaskOutputs<'_>, store: &HoldStore) -> KernelResult {
+        let held = outs.hold(store)?;
+        if !held.is_empty() {
+            self.lock().insert(blob.entry().number, held);
+        }
+        Ok(())
+    }
+
+    /// Takes what is held of a blob.
+    pub fn take(&self, number: u64) -> Option<Held> {
+        self.lock().remove(&number)
+    }
+
+    /// Whether something is held of a blob.
+    pub fn has(&self, number: u64) -> bool {
+        self.lock().contains_key(&number)
+    }
 }
 
 /// Elements of all blobs, by their records.

@@ -3,7 +3,7 @@
 //! # Passes
 //!
 //! References are followed as [`crate::select`] describes; then one pass writes. In an orderly file the ways are
-//! put aside as they are matched, so that their blobs are read once, and come behind the nodes. With
+//! held as they are matched, so that their blobs are read once. With
 //! [`Options::omit_referenced`] there is one pass only. Kinds of which everything is kept anyway (with
 //! [`Options::invert`], those no expression is about) are copied without being read, and references to them
 //! are not noted.
@@ -21,13 +21,13 @@
 
 use std::path::Path;
 
-use osmill_engine::{Blob, Counts, Error, IdSets, Input, Job, KernelResult, Plan, Result, Sink, TaskOutput};
+use osmill_engine::{Blob, Counts, Error, HoldStore, IdSets, Input, Job, KernelResult, Plan, Result, Sink, TaskOutput};
 use osmill_model::{ElementId, Kind, KindSet, Member, Tag};
 use osmill_pbf::{Block, BlockBuilder, DenseNodes, Element, IndexRecord, Item};
 use serde::Serialize;
 
 use crate::filter::{BlockMatcher, TagFilter};
-use crate::select::{self, ElementWriter, Fate, Pick, Target, Wanted};
+use crate::select::{self, ElementWriter, Fate, HeldBlobs, Pick, Target, Wanted};
 
 /// What is kept.
 #[derive(Debug, Clone, Default)]
@@ -120,51 +120,82 @@ impl<'a> Filtering<'a> {
             self.find_excluded(job, (input, plan))?;
         }
         if self.options.omit_referenced || self.noted.is_empty() {
-            self.pass(job, (input, plan), "write", KindSet::ALL, sink, &mut report)?;
-            return Ok(report);
-        }
-        if !(select::is_orderly(plan) && self.noted.contains(Kind::Node)) {
+            self.pass(job, (input, plan), KindSet::ALL, sink, None, &mut report)?;
+        } else if select::is_orderly(plan) && self.noted.contains(Kind::Node) {
+            select::close_over_members(job, (input, plan), &self.wanted, self.noted, self)?;
+            let held = (HeldBlobs::default(), select::hold_store(job));
+            self.pass(job, (input, plan), KindSet::WAYS, sink, Some(&held), &mut report)?;
+            self.pass(job, (input, plan), KindSet::ALL, sink, Some(&held), &mut report)?;
+        } else {
             select::close(job, (input, plan), &self.wanted, self.noted, self)?;
-            self.pass(job, (input, plan), "write", KindSet::ALL, sink, &mut report)?;
-            return Ok(report);
+            self.pass(job, (input, plan), KindSet::ALL, sink, None, &mut report)?;
         }
-        select::close_over_members(job, (input, plan), &self.wanted, self.noted, self)?;
-        let aside = sink.aside(&select::aside_store(job));
-        self.pass(job, (input, plan), "ways", KindSet::WAYS, &aside, &mut report)?;
-        self.pass(job, (input, plan), "write nodes", KindSet::NODES, sink, &mut report)?;
-        job.append(std::slice::from_ref(sink), vec![aside])?;
-        self.pass(job, (input, plan), "write relations", KindSet::RELATIONS, sink, &mut report)?;
         Ok(report)
     }
 
-    /// Writes what is kept of some kinds. Where these are the ways alone, notes their nodes.
+    /// Writes what is kept of all kinds. Of ways alone holds it, and notes their nodes; where this has been done,
+    /// ways are not looked at again.
     fn pass(
         &self,
         job: &Job,
         (input, plan): (&Input, &Plan),
-        name: &str,
         kinds: KindSet,
         sink: &Sink,
+        held: Option<&(HeldBlobs, HoldStore)>,
         report: &mut Report,
     ) -> Result<()> {
-        let note_nodes = kinds == KindSet::WAYS;
-        let blobs = select::blobs_of(plan, kinds, |record| self.may_keep(record));
-        let states = job.pass(name, input.file(), &blobs).write(
-            sink,
+        let holds = kinds == KindSet::WAYS;
+        let blobs = match held.filter(|_| !holds) {
+            None => select::blobs_of(plan, kinds, |record| self.may_keep(record)),
+            Some((held, _)) => {
+                let mut blobs = plan.blobs.clone();
+                blobs.retain(|blob| match blob.index {
+                    Some(record) if record.kinds == KindSet::WAYS => held.has(blob.number),
+                    Some(record) => self.may_keep(&record),
+                    None => true,
+                });
+                blobs
+            }
+        };
+        let name = if holds { "ways" } else { "write" };
+        let states = job.pass(name, input.file(), &blobs).write_many(
+            std::slice::from_ref(sink),
             || self.state(),
-            |state, blob, out| {
-                self.judge(state, blob, note_nodes)?;
-                if state.fates.is_empty() && self.keeps_kinds(&blob.record()?) {
-                    return self.writer.copy_whole(blob, out);
+            |state, blob, outs| {
+                if !holds
+                    && let Some((held, store)) = held
+                    && let Some(held) = held.take(blob.entry().number)
+                {
+                    return outs.restore(held, store);
                 }
-                if self.rewrites(&blob.record()?) {
-                    return self.write_without_members(state, blob, out);
+                outs.to(0, |out| self.blob(state, blob, out, holds))?;
+                match held {
+                    Some((held, store)) if holds => held.hold(blob, outs, store),
+                    _ => Ok(()),
                 }
-                self.writer.write(blob, out, &state.fates)
             },
         )?;
         states.iter().for_each(|state| report.add(&state.report));
         Ok(())
+    }
+
+    /// Writes what is kept of a blob.
+    fn blob(
+        &self,
+        state: &mut State<'a>,
+        blob: &mut Blob,
+        out: &mut TaskOutput<'_>,
+        note_nodes: bool,
+    ) -> KernelResult {
+        self.judge(state, blob, note_nodes)?;
+        let record = blob.record()?;
+        if state.fates.is_empty() && self.keeps_kinds(&record) {
+            return self.writer.copy_whole(blob, out);
+        }
+        if self.rewrites(&record) {
+            return self.write_without_members(state, blob, out);
+        }
+        self.writer.write(blob, out, &state.fates)
     }
 
     /// Notes the elements that match.

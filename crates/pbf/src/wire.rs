@@ -345,8 +345,15 @@ impl<'a> Varints<'a> {
     }
 
     /// Appends the running sums of the zigzag-coded numbers to `out`.
-    pub fn decode_deltas_into(self, out: &mut Vec<i64>) -> Result<(), WireError> {
-        self.for_each_sum(|value| out.push(value))
+    pub fn decode_deltas_into(mut self, out: &mut Vec<i64>) -> Result<(), WireError> {
+        let mut sum = 0;
+        loop {
+            sums_into(self.chunk, out, &mut sum)?;
+            self.chunk = &[];
+            if self.more.is_empty() || !self.refill() {
+                return Ok(());
+            }
+        }
     }
 }
 
@@ -361,6 +368,66 @@ fn varint_ends(chunk: &[u8; 64]) -> u64 {
         ends |= (bits.wrapping_mul(0x0102_0408_1020_4080) >> 56) << (8 * i);
     }
     ends
+}
+
+/// Appends the running sums of a packed column of zigzag-coded varints, going on from `sum`. As [`decode_all`],
+/// from windows that begin with a varint each, whose values are stored at once.
+fn sums_into(bytes: &[u8], out: &mut Vec<i64>, sum: &mut i64) -> Result<(), WireError> {
+    let mut rest = bytes;
+    let mut values = [0; 64];
+    while let Some(window) = rest.first_chunk::<72>() {
+        let (words, _) = window.as_chunks::<8>();
+        let Some(chunk) = window.first_chunk::<64>() else { break };
+        let mut ends = varint_ends(chunk);
+        let (mut start, mut count) = (0, 0);
+        let mut put = |value: u64, count: &mut usize| {
+            *sum = sum.wrapping_add(zigzag_decode(value));
+            values[*count & 63] = *sum;
+            *count += 1;
+        };
+        let mostly_short = ends.count_ones() >= MOSTLY_SHORT;
+        while ends != 0 {
+            if mostly_short && start & 7 == 0 && ends >> start & 0xff == 0xff {
+                for byte in words[start / 8] {
+                    put(u64::from(byte), &mut count);
+                }
+                ends &= !(0xff << start);
+                start += 8;
+                continue;
+            }
+            let end = ends.trailing_zeros() as usize;
+            let Some(value) = short_varint(window, start, end) else { break };
+            put(value, &mut count);
+            ends &= ends - 1;
+            start = end + 1;
+        }
+        out.extend_from_slice(&values[..count.min(64)]);
+        rest = &rest[start..];
+        if ends != 0 || start == 0 {
+            // Longer than eight bytes, or not a varint at all.
+            *sum = sum.wrapping_add(zigzag_decode(read_varint(&mut rest)?));
+            out.push(*sum);
+        }
+    }
+    while !rest.is_empty() {
+        *sum = sum.wrapping_add(zigzag_decode(read_varint(&mut rest)?));
+        out.push(*sum);
+    }
+    Ok(())
+}
+
+/// The varint in the bytes `start` to `end` of a window, if it has eight bytes at most.
+#[inline(always)]
+fn short_varint(window: &[u8; 72], start: usize, end: usize) -> Option<u64> {
+    let len = end + 1 - start;
+    let word = window.get(start & 63..(start & 63) + 8)?.first_chunk::<8>()?;
+    let word = u64::from_le_bytes(*word);
+    if len <= 4 {
+        let word = word as u32 & (u32::MAX >> (32 - 8 * len));
+        let x = (word & 0x007f_007f) | (word & 0x7f00_7f00) >> 1;
+        return Some(u64::from((x & 0x3fff) | (x & 0x3fff_0000) >> 2));
+    }
+    (len <= 8).then(|| gather_sevens(word & (u64::MAX >> (64 - 8 * len))))
 }
 
 /// Decodes a packed column. The ends of the varints in 64 bytes are found at once, so that decoding one does

@@ -178,6 +178,20 @@ impl RegionIds {
         Gather { entries, settled }
     }
 
+    /// The ids of these regions that `other` does not have in the same region.
+    pub fn without(&self, other: &RegionIds) -> Result<RegionIds> {
+        let mut entries = self.to_gather().entries;
+        entries.retain_mut(|entry| {
+            let known = other.entries_of(entry.block);
+            if let Some(at) = known.into_iter().find(|at| other.regions[*at] == entry.region) {
+                entry.mask &= !other.masks[at];
+            }
+            entry.mask != 0
+        });
+        let settled = entries.len();
+        RegionIds::new([Gather { entries, settled }])
+    }
+
     /// Whether there is no id.
     pub fn is_empty(&self) -> bool {
         self.masks.is_empty()
@@ -300,6 +314,18 @@ mod tests {
             let first = RegionIds::new(gathers).unwrap();
             prop_assert_eq!(first.is_empty(), model.is_empty());
             let again = RegionIds::new([Gather::default(), first.to_gather()]).unwrap();
+            let mut half = Gather::default();
+            pairs.iter().step_by(2).for_each(|(region, id)| half.add(*region, *id));
+            let half = RegionIds::new([half]).unwrap();
+            let rest = first.without(&half).unwrap();
+            for (region, id) in &pairs {
+                let has = |ids: &RegionIds| {
+                    let mut has = false;
+                    ids.cursor().each(*id, |found| has |= found == *region);
+                    has
+                };
+                prop_assert!(has(&half) != has(&rest));
+            }
             for ids in [&first, &again] {
                 let mut cursor = ids.cursor();
                 for id in pairs.iter().map(|(_, id)| id).chain(&asked) {
