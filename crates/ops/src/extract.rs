@@ -39,7 +39,8 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use osmill_engine::{
-    Blob, Counts, Error, HoldStore, Input, Job, KernelResult, Plan, Result, Sink, TaskOutputs, reserve_open_files,
+    Blob, Counts, Error, HoldStore, Input, Job, KernelResult, Plan, Result, Sink, TaskOutputs,
+    reserve_open_files,
 };
 use osmill_geometry::{Coverage, MultiPolygon, Region, RegionSet, looks_swapped};
 use osmill_model::{BoundingBox, Kind, KindSet};
@@ -452,49 +453,51 @@ impl Work<'_> {
             let outside = |bbox| self.regions.classify_union(bbox) == Coverage::Outside;
             record.bbox.is_some_and(|bbox| !outside(bbox))
         });
-        let states =
-            self.job
-                .pass("nodes", self.input.file(), &blobs)
-                .write_many(sinks, make, |state, blob, outs| {
-                    let State {
-                        inside,
-                        columns,
-                        parts,
-                    } = state;
-                    let Some(bbox) = blob.record()?.bbox else {
-                        return Ok(());
+        let states = self.job.pass("nodes", self.input.file(), &blobs).write_many(
+            sinks,
+            make,
+            |state, blob, outs| {
+                let State {
+                    inside,
+                    columns,
+                    parts,
+                } = state;
+                let Some(bbox) = blob.record()?.bbox else {
+                    return Ok(());
+                };
+                let (whole, partly) = coverage(bbox);
+                columns.clear();
+                for group in blob.block()?.groups() {
+                    let mut items = group.items();
+                    while let Some(item) = items.try_next()? {
+                        match item {
+                            Item::Dense(dense) => columns.push_dense(&dense)?,
+                            Item::Node(node) => columns.push(&node)?,
+                            Item::Way(_) | Item::Relation(_) => {}
+                        }
+                    }
+                }
+                parts.begin();
+                for (&id, location) in columns.ids.iter().zip(&columns.locations) {
+                    let mut found = |region| {
+                        inside.add(region, id);
+                        parts.add(region);
                     };
-                    let (whole, partly) = coverage(bbox);
-                    columns.clear();
-                    for group in blob.block()?.groups() {
-                        let mut items = group.items();
-                        while let Some(item) = items.try_next()? {
-                            match item {
-                                Item::Dense(dense) => columns.push_dense(&dense)?,
-                                Item::Node(node) => columns.push(&node)?,
-                                Item::Way(_) | Item::Relation(_) => {}
-                            }
+                    match *location {
+                        Some(location) if partly => {
+                            self.regions.for_each_containing(location, found);
                         }
-                    }
-                    parts.begin();
-                    for (&id, location) in columns.ids.iter().zip(&columns.locations) {
-                        let mut found = |region| {
-                            inside.add(region, id);
-                            parts.add(region);
-                        };
-                        match *location {
-                            Some(location) if partly => {
-                                self.regions.for_each_containing(location, found);
-                            }
-                            Some(location) if location.is_valid() => {
-                                whole.iter().for_each(|region| found(*region));
-                            }
-                            _ => {}
+                        Some(location) if location.is_valid() => {
+                            whole.iter().for_each(|region| found(*region));
                         }
-                        parts.next();
+                        _ => {}
                     }
-                    put(parts, blob, outs, held)
-                })?;
+                    parts.next();
+                }
+                parts.lend(columns);
+                put(parts, blob, outs, held)
+            },
+        )?;
         RegionIds::new(states.into_iter().map(|state| state.inside))
     }
 
@@ -526,10 +529,10 @@ impl Work<'_> {
         let note_nodes = self.completes_ways() && !self.history;
         let one = self.regions.len() == 1;
         let blobs = select::blobs_of(self.plan, KindSet::WAYS, |_| !inside.is_empty());
-        let states = self
-            .job
-            .pass("ways", self.input.file(), &blobs)
-            .write_many(sinks, make, |state, blob, outs| {
+        let states = self.job.pass("ways", self.input.file(), &blobs).write_many(
+            sinks,
+            make,
+            |state, blob, outs| {
                 let State {
                     inside,
                     ways,
@@ -560,7 +563,8 @@ impl Work<'_> {
                     Ok(())
                 })?;
                 put(parts, blob, outs, held)
-            })?;
+            },
+        )?;
         let (nodes, ways): (Vec<_>, Vec<_>) = states.into_iter().map(|s| (s.nodes, s.ways)).unzip();
         Ok((nodes, RegionIds::new(ways)?))
     }
@@ -598,10 +602,10 @@ impl Work<'_> {
         let wanted = *self.strategy != Strategy::CompleteWays { relations: false };
         let any = !inside.is_empty() || !ways.is_empty() || !surrounding.is_empty();
         let blobs = select::blobs_of(self.plan, KindSet::RELATIONS, |_| wanted && any);
-        let states = self
-            .job
-            .pass("relations", self.input.file(), &blobs)
-            .write_many(sinks, make, |state, blob, outs| {
+        let states = self.job.pass("relations", self.input.file(), &blobs).write_many(
+            sinks,
+            make,
+            |state, blob, outs| {
                 state.parts.begin();
                 for element in blob.block()?.elements() {
                     let Element::Relation(relation) = element? else {
@@ -657,7 +661,8 @@ impl Work<'_> {
                     }
                 }
                 put(&mut state.parts, blob, outs, None)
-            })?;
+            },
+        )?;
         let (mut relations, mut nodes, mut ways, mut parents) = (vec![], vec![], vec![], vec![]);
         for state in states {
             relations.push(state.relations);

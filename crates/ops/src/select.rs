@@ -14,8 +14,8 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use osmill_engine::{
-    Blob, BlobEntry, Counts, Held, HoldStore, IdSets, Input, Job, KernelResult, OutputOptions, Plan, Result, Sink,
-    TaskOutput, TaskOutputs, output_header,
+    Blob, BlobEntry, Counts, Held, HoldStore, IdSets, Input, Job, KernelResult, OutputOptions, Plan, Result,
+    Sink, TaskOutput, TaskOutputs, output_header,
 };
 use osmill_model::{ElementId, Kind, KindSet};
 use osmill_pbf::{
@@ -297,7 +297,13 @@ impl ElementWriter {
     }
 
     /// Writes the elements of a decoded blob that `fates`, which has one entry for each, does not drop.
-    pub fn write(&self, blob: &mut Blob, out: &mut TaskOutput<'_>, fates: &[Fate]) -> KernelResult {
+    pub fn write(
+        &self,
+        blob: &mut Blob,
+        out: &mut TaskOutput<'_>,
+        fates: &[Fate],
+        picker: &mut DensePicker,
+    ) -> KernelResult {
         let Some(last) = fates.iter().rposition(|fate| *fate != Fate::Drop) else {
             return Ok(());
         };
@@ -306,6 +312,7 @@ impl ElementWriter {
         }
         for_each_picked(
             blob.decoded(),
+            picker,
             last + 1,
             |at| fates[at] != Fate::Drop,
             |at, element| match fates[at] {
@@ -322,11 +329,11 @@ impl ElementWriter {
 /// by its number. The others cost little.
 pub(crate) fn for_each_picked<'b>(
     block: &'b Block,
+    picker: &mut DensePicker,
     end: usize,
     wants: impl Fn(usize) -> bool,
     mut visit: impl FnMut(usize, Element<'b>) -> KernelResult,
 ) -> KernelResult {
-    let mut picker = DensePicker::default();
     let mut at = 0;
     for group in block.groups() {
         let mut items = group.items();

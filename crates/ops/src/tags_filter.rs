@@ -21,9 +21,11 @@
 
 use std::path::Path;
 
-use osmill_engine::{Blob, Counts, Error, HoldStore, IdSets, Input, Job, KernelResult, Plan, Result, Sink, TaskOutput};
+use osmill_engine::{
+    Blob, Counts, Error, HoldStore, IdSets, Input, Job, KernelResult, Plan, Result, Sink, TaskOutput,
+};
 use osmill_model::{ElementId, Kind, KindSet, Member, Tag};
-use osmill_pbf::{Block, BlockBuilder, DenseNodes, Element, IndexRecord, Item};
+use osmill_pbf::{Block, BlockBuilder, DenseNodes, DensePicker, Element, IndexRecord, Item};
 use serde::Serialize;
 
 use crate::filter::{BlockMatcher, TagFilter};
@@ -84,6 +86,7 @@ struct State<'a> {
     ids: Vec<i64>,
     report: Report,
     builder: BlockBuilder,
+    picker: DensePicker,
 }
 
 /// Writes the elements of `input` that match; see the module's documentation.
@@ -195,7 +198,7 @@ impl<'a> Filtering<'a> {
         if self.rewrites(&record) {
             return self.write_without_members(state, blob, out);
         }
-        self.writer.write(blob, out, &state.fates)
+        self.writer.write(blob, out, &state.fates, &mut state.picker)
     }
 
     /// Notes the elements that match.
@@ -207,8 +210,9 @@ impl<'a> Filtering<'a> {
         let blobs = select::blobs_of(plan, asked, |record| {
             record.has_tags || self.options.filter.needs_no_tag()
         });
-        job.pass("match", input.file(), &blobs)
-            .scan(|| self.state(), |state, blob| {
+        job.pass("match", input.file(), &blobs).scan(
+            || self.state(),
+            |state, blob| {
                 let block = blob.block()?;
                 if !state.matcher.begin(block)? {
                     return Ok(());
@@ -220,7 +224,8 @@ impl<'a> Filtering<'a> {
                     }
                 }
                 Ok(())
-            })?;
+            },
+        )?;
         Ok(())
     }
 
@@ -290,6 +295,7 @@ impl<'a> Filtering<'a> {
             ids: Vec::new(),
             report: Report::default(),
             builder: BlockBuilder::default(),
+            picker: DensePicker::default(),
         }
     }
 
@@ -344,29 +350,37 @@ impl<'a> Filtering<'a> {
             report,
             ..
         } = state;
-        let mut put = |matched: bool, deleted: bool, kind: Kind, id: i64| {
-            let fate = if matched != self.options.invert || deleted {
-                report.matched.add(kind, 1);
-                Fate::Keep
-            } else if may_refer && self.wanted.has(kind, id) {
-                report.referenced.add(kind, 1);
-                match self.options.remove_tags || self.options.exclude {
-                    true => Fate::Bare,
-                    false => Fate::Keep,
-                }
-            } else {
-                Fate::Drop
-            };
-            fates.push(fate);
-            fate
+        let mut put = Judgement {
+            options: self.options,
+            wanted: may_refer.then_some(&self.wanted),
+            fates,
+            report,
         };
         let asks_nodes = may_match && self.options.filter.asks(Kind::Node);
         for group in block.groups() {
             let mut items = group.items();
-            while let Some(item) = items.try_next()? {
-                let element = match item {
+            while let Some((item, message)) = items.try_next_raw()? {
+                let mut may_match = may_match;
+                let kind = select::kind_of(item);
+                if kind != Kind::Node && !keeps_deleted {
+                    // Most elements are told by their keys.
+                    if let Some((id, keys)) = items.parse_keys(message) {
+                        may_match = may_match && matcher.may_match_keys(keys);
+                        if !may_match && (!note_nodes || put.is_dropped(kind, id)) {
+                            put.decide(false, false, kind, id);
+                            continue;
+                        }
+                    }
+                }
+                let element = match items.parse(item, message)? {
                     Item::Dense(dense) => {
-                        self.judge_dense((block, &dense), asks_nodes, keeps_deleted, (matcher, ids), &mut put)?;
+                        self.judge_dense(
+                            (block, &dense),
+                            asks_nodes,
+                            keeps_deleted,
+                            (matcher, ids),
+                            &mut put,
+                        )?;
                         continue;
                     }
                     Item::Node(node) => Element::Node(node),
@@ -375,7 +389,7 @@ impl<'a> Filtering<'a> {
                 };
                 let matched = may_match && matcher.matches(block, &element)?;
                 let deleted = keeps_deleted && element.metadata()?.visible == Some(false);
-                let fate = put(matched, deleted, element.kind(), element.id());
+                let fate = put.decide(matched, deleted, kind, element.id());
                 if let (true, Element::Way(way)) = (note_nodes && fate != Fate::Drop, &element) {
                     ids.clear();
                     way.refs().column().decode_deltas_into(ids)?;
@@ -392,7 +406,7 @@ impl<'a> Filtering<'a> {
         asks: bool,
         keeps_deleted: bool,
         (matcher, ids): (&mut BlockMatcher<'a>, &mut Vec<i64>),
-        put: &mut impl FnMut(bool, bool, Kind, i64) -> Fate,
+        put: &mut Judgement<'_>,
     ) -> KernelResult {
         ids.clear();
         dense.ids().column().decode_deltas_into(ids)?;
@@ -416,9 +430,44 @@ impl<'a> Filtering<'a> {
                     || Ok(false),
                 )?;
             let deleted = visibles.try_next()? == Some(0);
-            put(matched, deleted, Kind::Node, *id);
+            put.decide(matched, deleted, Kind::Node, *id);
         }
         Ok(())
+    }
+}
+
+/// Decides about the elements of a blob one by one.
+struct Judgement<'s> {
+    options: &'s Options,
+    /// What is referred to, if that can be in the blob.
+    wanted: Option<&'s Wanted>,
+    fates: &'s mut Vec<Fate>,
+    report: &'s mut Report,
+}
+
+impl Judgement<'_> {
+    /// Whether an element that does not match is left out.
+    #[inline]
+    fn is_dropped(&self, kind: Kind, id: i64) -> bool {
+        !self.options.invert && !self.wanted.is_some_and(|wanted| wanted.has(kind, id))
+    }
+
+    #[inline]
+    fn decide(&mut self, matched: bool, deleted: bool, kind: Kind, id: i64) -> Fate {
+        let fate = if matched != self.options.invert || deleted {
+            self.report.matched.add(kind, 1);
+            Fate::Keep
+        } else if self.wanted.is_some_and(|wanted| wanted.has(kind, id)) {
+            self.report.referenced.add(kind, 1);
+            match self.options.remove_tags || self.options.exclude {
+                true => Fate::Bare,
+                false => Fate::Keep,
+            }
+        } else {
+            Fate::Drop
+        };
+        self.fates.push(fate);
+        fate
     }
 }
 

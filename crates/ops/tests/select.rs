@@ -61,6 +61,16 @@ fn filter_like_osmium(files: &[PathBuf], all_flags: &[&str]) {
                 if flags.contains('i') && !flags.contains('R') && expressions[0].starts_with(['r']) {
                     continue;
                 }
+                // osmium 1.15 keeps which relations are members of which in 32 bits.
+                let huge = file.ends_with("liechtenstein2024-huge-ids.osm.pbf");
+                if huge
+                    && !flags.contains('R')
+                    && !expressions
+                        .iter()
+                        .all(|e| e.starts_with("n/") || e.starts_with("w/"))
+                {
+                    continue;
+                }
                 let (ours, report) = filtered(file, folder.path(), flags, expressions);
                 let mut command = vec!["tags-filter".to_owned()];
                 command.extend(flags.chars().map(|flag| format!("-{flag}")));
@@ -109,10 +119,14 @@ fn tags_filter_matches_history_version_by_version() {
     }
 }
 
-/// Ids of some elements of each kind, and one that is missing.
+/// One that is missing first, then ids of some elements of each kind.
 fn some_ids(file: &Path) -> Vec<String> {
     let text = opl(file);
-    let mut ids = vec!["n3".to_owned()];
+    let nodes = text
+        .lines()
+        .filter_map(|line| line.strip_prefix('n')?.split(' ').next());
+    let largest = nodes.map(|id| id.parse::<i64>().unwrap()).max().unwrap_or(0);
+    let mut ids = vec![format!("n{}", largest.max(0) + 7)];
     for letter in ["n", "w", "r"] {
         let lines: Vec<_> = text.lines().filter(|line| line.starts_with(letter)).collect();
         for part in [1, 3, 7] {
@@ -147,7 +161,7 @@ fn by_id_like_osmium(files: &[PathBuf]) {
             };
             let what = format!("getid {flags} {} {ids:?}", file.display());
             assert_same(&what, &opl(&target.output.path), &theirs(file, &command, &texts));
-            assert!(report.missing_ids.contains(&"n3".parse().unwrap()), "{what}");
+            assert!(report.missing_ids.contains(&parsed[0]), "{what}");
         }
         for add_self in [false, true] {
             let options = getparents::Options {

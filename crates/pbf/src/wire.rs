@@ -377,7 +377,9 @@ fn sums_into(bytes: &[u8], out: &mut Vec<i64>, sum: &mut i64) -> Result<(), Wire
     let mut values = [0; 64];
     while let Some(window) = rest.first_chunk::<72>() {
         let (words, _) = window.as_chunks::<8>();
-        let Some(chunk) = window.first_chunk::<64>() else { break };
+        let Some(chunk) = window.first_chunk::<64>() else {
+            break;
+        };
         let mut ends = varint_ends(chunk);
         let (mut start, mut count) = (0, 0);
         let mut put = |value: u64, count: &mut usize| {
@@ -396,7 +398,9 @@ fn sums_into(bytes: &[u8], out: &mut Vec<i64>, sum: &mut i64) -> Result<(), Wire
                 continue;
             }
             let end = ends.trailing_zeros() as usize;
-            let Some(value) = short_varint(window, start, end) else { break };
+            let Some(value) = short_varint(window, start, end) else {
+                break;
+            };
             put(value, &mut count);
             ends &= ends - 1;
             start = end + 1;

@@ -1,7 +1,7 @@
 //! Writing all outputs in one pass.
 
 use osmill_engine::{Blob, KernelResult, TaskOutputs};
-use osmill_pbf::Element;
+use osmill_pbf::{DensePicker, Element, NodeColumns};
 
 use super::region_ids::Cursor;
 use crate::select::{self, ElementWriter, Fate};
@@ -19,6 +19,7 @@ pub struct Parts {
     /// How many elements of the blob each region has.
     counts: Vec<u32>,
     fates: Vec<Fate>,
+    picker: DensePicker,
 }
 
 impl Parts {
@@ -30,7 +31,13 @@ impl Parts {
             total: 0,
             counts: Vec::new(),
             fates: Vec::new(),
+            picker: DensePicker::default(),
         }
+    }
+
+    /// Takes over what has been read of the blob's nodes.
+    pub fn lend(&mut self, columns: &mut NodeColumns) {
+        self.picker.lend(columns);
     }
 
     /// Forgets the blob before.
@@ -59,6 +66,7 @@ impl Parts {
             total,
             counts,
             fates,
+            picker,
         } = self;
         if pairs.is_empty() {
             return Ok(());
@@ -70,7 +78,7 @@ impl Parts {
             for (at, _) in pairs.iter() {
                 fates[*at as usize] = Fate::Keep;
             }
-            return outs.to(0, |out| writer.write(blob, out, fates));
+            return outs.to(0, |out| writer.write(blob, out, fates, picker));
         }
         counts.clear();
         counts.resize(outs.len(), 0);
@@ -86,7 +94,7 @@ impl Parts {
         fates.clear();
         fates.resize(total as usize, Fate::Drop);
         pairs.iter().for_each(|(at, _)| fates[*at as usize] = Fate::Keep);
-        write_parts(blob, *writer, pairs, fates, outs)
+        write_parts(blob, *writer, pairs, (fates, picker), outs)
     }
 }
 
@@ -133,7 +141,7 @@ fn write_parts(
     blob: &Blob,
     writer: ElementWriter,
     pairs: &[(u32, u32)],
-    wanted: &[Fate],
+    (wanted, picker): (&[Fate], &mut DensePicker),
     outs: &mut TaskOutputs<'_>,
 ) -> KernelResult {
     let mut held: Vec<Element<'_>> = Vec::new();
@@ -157,6 +165,7 @@ fn write_parts(
     let end = *last as usize + 1;
     select::for_each_picked(
         blob.decoded(),
+        picker,
         end,
         |at| wanted[at] == Fate::Keep,
         |at, element| {
