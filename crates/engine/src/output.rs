@@ -14,7 +14,8 @@
 
 mod held;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fs::File;
 use std::io::Write;
 use std::ops::Range;
@@ -263,20 +264,20 @@ impl Sink {
         let mut merges = Vec::new();
         let mut state = self.lock();
         state.counts += counts;
-        state.early.insert(task, pieces);
-        let before = state.next;
-        while let Some(pieces) = {
-            let next = state.next;
-            state.early.remove(&next)
-        } {
+        if task != state.next {
+            state.early.insert(task, pieces);
+            return Ok(());
+        }
+        let mut next = Some(pieces);
+        while let Some(pieces) = next {
             state.next += 1;
             for piece in pieces {
                 state.push(piece, &mut merges);
             }
+            let number = state.next;
+            next = state.early.remove(&number);
         }
-        if state.next != before {
-            self.placed.notify_all();
-        }
+        self.placed.notify_all();
         let writes = self.place(&mut state)?;
         drop(state);
         self.write(writes, counters)?;
@@ -739,6 +740,8 @@ pub struct TaskOutputs<'s> {
     out: Option<TaskOutput<'s>>,
     /// Outputs that the task has written to, and what.
     done: Vec<(usize, Vec<Piece>, Counts)>,
+    /// Where in `done` each of these outputs is.
+    places: HashMap<usize, usize>,
 }
 
 impl<'s> TaskOutputs<'s> {
@@ -747,6 +750,7 @@ impl<'s> TaskOutputs<'s> {
             sinks,
             out: sinks.first().map(|sink| TaskOutput::new(sink, counters)),
             done: Vec::new(),
+            places: HashMap::new(),
         }
     }
 
@@ -776,19 +780,29 @@ impl<'s> TaskOutputs<'s> {
         out.sink = sink;
         work(out)?;
         let (pieces, counts) = out.take()?;
-        match self.done.iter_mut().find(|(done, ..)| *done == number) {
-            Some((_, before, sum)) => {
+        self.add(number, pieces, counts);
+        Ok(())
+    }
+
+    /// Adds to what the task has put out for an output.
+    fn add(&mut self, number: usize, pieces: Vec<Piece>, counts: Counts) {
+        match self.places.entry(number) {
+            Entry::Occupied(place) => {
+                let (_, before, sum) = &mut self.done[*place.get()];
                 before.extend(pieces);
                 *sum += counts;
             }
-            None => self.done.push((number, pieces, counts)),
+            Entry::Vacant(place) => {
+                place.insert(self.done.len());
+                self.done.push((number, pieces, counts));
+            }
         }
-        Ok(())
     }
 
     /// Hands the task's output over: to every sink something, be it nothing.
     pub(crate) fn submit(&mut self, task: u64) -> KernelResult {
         let Some(out) = &mut self.out else { return Ok(()) };
+        self.places.clear();
         self.done.sort_unstable_by_key(|(number, ..)| *number);
         let mut done = self.done.drain(..).peekable();
         for (i, sink) in self.sinks.iter().enumerate() {

@@ -39,7 +39,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use osmill_engine::{
-    Blob, Counts, Error, HoldStore, Input, Job, KernelResult, Plan, Result, Sink, TaskOutputs,
+    Blob, BlobEntry, Counts, Error, HoldStore, Input, Job, KernelResult, Plan, Result, Sink, TaskOutputs,
     reserve_open_files,
 };
 use osmill_geometry::{Coverage, MultiPolygon, Region, RegionSet, looks_swapped};
@@ -324,26 +324,37 @@ struct Work<'a> {
 /// Outputs that nothing goes into: those of passes that only look.
 const NONE: &[Sink] = &[];
 
-/// What belongs to the extracts, by kind.
+/// What belongs to the extracts, by kind: what may be held, and what turned out to belong later.
 struct Chosen {
     nodes: RegionIds,
+    more_nodes: RegionIds,
     ways: RegionIds,
+    more_ways: RegionIds,
     relations: RegionIds,
+    none: RegionIds,
+    /// Whether all ways are held.
+    ways_held: bool,
 }
 
 impl Chosen {
-    fn of(&self, kind: Kind) -> &RegionIds {
+    fn of(&self, kind: Kind) -> [&RegionIds; 2] {
         match kind {
-            Kind::Node => &self.nodes,
-            Kind::Way => &self.ways,
-            Kind::Relation => &self.relations,
+            Kind::Node => [&self.nodes, &self.more_nodes],
+            Kind::Way => [&self.ways, &self.more_ways],
+            Kind::Relation => [&self.relations, &self.none],
         }
     }
 
-    fn may_touch(&self, record: &IndexRecord) -> bool {
-        match record.kinds.single() {
-            Some(kind) => self.of(kind).may_touch(record),
-            None => true,
+    /// Whether a blob has to be read, whatever is held of it.
+    fn is_to_be_read(&self, record: &IndexRecord, orderly: bool) -> bool {
+        let Some(kind) = record.kinds.single() else {
+            return true;
+        };
+        let [known, more] = self.of(kind);
+        match kind {
+            Kind::Node if orderly => more.may_touch(record),
+            Kind::Way if self.ways_held => false,
+            _ => known.may_touch(record) || more.may_touch(record),
         }
     }
 }
@@ -373,58 +384,46 @@ impl Work<'_> {
     fn run(&self, area: &MultiPolygon, wish: around::Wish, sinks: &[Sink]) -> Result<()> {
         let around = wish != around::Wish::default();
         let at_once = self.orderly && !around && *self.strategy == Strategy::Simple;
-        let found = match self.orderly {
-            true => sinks,
-            false => NONE,
-        };
-        let held = match at_once {
-            true => None,
-            false => Some(HeldBack {
-                store: select::hold_store(self.job),
-                blobs: HeldBlobs::default(),
-            }),
-        };
+        let some = |is: bool| if is { sinks } else { NONE };
+        let ways_held = self.orderly && !around;
+        let held = (!at_once).then(|| HeldBack {
+            store: select::hold_store(self.job),
+            blobs: HeldBlobs::default(),
+        });
         let held = held.as_ref();
-        let inside = self.nodes_inside(found, held)?;
-        let (mut nodes, ways_inside) = self.ways_with(&inside, found, held)?;
-        let mut ways = vec![ways_inside.to_gather()];
+        let inside = self.nodes_inside(some(self.orderly), held)?;
+        let (mut nodes, mut ways) = self.ways_with(&inside, some(ways_held), held)?;
         let mut surrounding = HashSet::new();
         if around {
-            let found = around::around(self, &Region::new(area.clone()), &ways_inside, wish)?;
-            ways.push(found.ways);
+            let found = around::around(self, &Region::new(area.clone()), &ways, wish)?;
+            ways = RegionIds::new([ways.to_gather(), found.ways])?;
             if self.completes_ways() {
                 nodes.push(found.nodes);
             }
             surrounding = found.relations;
         }
-        let mut ways = RegionIds::new(ways)?;
         let (relations, member_nodes, member_ways) =
-            self.relations_with(&inside, &ways, &surrounding, if at_once { sinks } else { NONE })?;
+            self.relations_with(&inside, &ways, &surrounding, some(at_once))?;
         let Some(held) = held else { return Ok(()) };
         nodes.extend(member_nodes);
-        // Ways whose nodes are not noted yet: members, and with history the other versions.
-        let member_ways = RegionIds::new(member_ways)?;
-        let mut rest = member_ways.without(&ways)?;
-        ways = RegionIds::new([ways.to_gather(), rest.to_gather()])?;
+        let more_ways = RegionIds::new(member_ways)?.without(&ways)?;
         if self.history {
-            rest = RegionIds::new([ways.to_gather()])?;
+            // The other versions, too.
+            let all = RegionIds::new([ways.to_gather(), more_ways.to_gather()])?;
+            nodes.extend(self.nodes_of((&ways, &all), NONE, held)?);
+        } else if self.completes_ways() {
+            nodes.extend(self.nodes_of((&ways, &more_ways), some(ways_held), held)?);
         }
-        let mut stale = ways.without(&ways_inside)?;
-        if self.completes_ways() {
-            nodes.extend(self.nodes_of(&rest, &ways, found, held)?);
-            stale = stale.without(&rest)?;
-        }
-        let more = RegionIds::new(nodes)?.without(&inside)?;
-        let nodes = match more.is_empty() {
-            true => inside,
-            false => RegionIds::new([inside.to_gather(), more.to_gather()])?,
-        };
         let chosen = Chosen {
-            nodes,
+            more_nodes: RegionIds::new(nodes)?.without(&inside)?,
+            nodes: inside,
             ways,
+            more_ways,
             relations,
+            none: RegionIds::new([])?,
+            ways_held,
         };
-        self.write(&chosen, (&more, &stale), held, sinks)
+        self.write(&chosen, held, sinks)
     }
 
     /// The nodes inside, which are written to `sinks` or held.
@@ -501,8 +500,8 @@ impl Work<'_> {
         RegionIds::new(states.into_iter().map(|state| state.inside))
     }
 
-    /// The ways with a node inside, which are written to `sinks` or held, and, if ways are completed, all nodes of
-    /// these.
+    /// The ways with a node inside, which are written to `sinks` or held, and, if ways are completed, the nodes of
+    /// these that are not inside.
     fn ways_with(
         &self,
         inside: &RegionIds,
@@ -555,8 +554,10 @@ impl Work<'_> {
                     for &region in &found.0 {
                         ways.add(region, id);
                         parts.add(region);
-                        if note_nodes {
-                            refs.iter().for_each(|id| nodes.add(region, *id));
+                    }
+                    if note_nodes && !found.0.is_empty() {
+                        for id in refs {
+                            inside.others(*id, &found.0, |region| nodes.add(region, *id));
                         }
                     }
                     parts.next();
@@ -677,29 +678,33 @@ impl Work<'_> {
         Ok((relations, nodes, ways))
     }
 
-    /// All nodes of the ways in `rest`, of every version of them. The blobs with these are held for `sinks` anew,
-    /// with `all` ways.
+    /// All nodes of the ways in `more`, of every version of them. What is held of blobs with these is completed.
     fn nodes_of(
         &self,
-        rest: &RegionIds,
-        all: &RegionIds,
+        (known, more): (&RegionIds, &RegionIds),
         sinks: &[Sink],
         held: &HeldBack,
     ) -> Result<Vec<Gather>> {
-        if rest.is_empty() {
+        if more.is_empty() {
             return Ok(Vec::new());
         }
         let blobs = select::blobs_of(self.plan, KindSet::WAYS, |record| {
-            record.kinds.single().is_none() || rest.may_touch(record)
+            record.kinds.single().is_none() || more.may_touch(record)
         });
         let make = || {
             let parts = Parts::new(self.writer);
-            (rest.cursor(), all.cursor(), Gather::default(), Vec::new(), parts)
+            (
+                known.cursor(),
+                more.cursor(),
+                Gather::default(),
+                Vec::new(),
+                parts,
+            )
         };
         let states = self
             .job
             .pass("member ways", self.input.file(), &blobs)
-            .write_many(sinks, make, |(rest, all, nodes, refs, parts), blob, outs| {
+            .write_many(sinks, make, |(known, more, nodes, refs, parts), blob, outs| {
                 parts.begin();
                 for group in blob.block()?.groups() {
                     let mut items = group.items();
@@ -710,55 +715,48 @@ impl Work<'_> {
                         refs.clear();
                         items.parse_ids(item, message, refs)?;
                         let Some(&id) = refs.first() else { continue };
-                        if !outs.is_empty() {
-                            all.each(id, |region| parts.add(region));
-                            parts.next();
-                        }
-                        if rest.any(id)
+                        known.each(id, |region| parts.add(region));
+                        more.each(id, |region| parts.add_more(region));
+                        parts.next();
+                        if more.any(id)
                             && let Item::Way(way) = items.parse(item, message)?
                         {
                             refs.clear();
                             way.refs().column().decode_deltas_into(refs)?;
-                            rest.each(id, |region| refs.iter().for_each(|id| nodes.add(region, *id)));
+                            more.each(id, |region| refs.iter().for_each(|id| nodes.add(region, *id)));
                         }
                     }
                 }
-                put(parts, blob, outs, Some(held))
+                if outs.is_empty() {
+                    return Ok(());
+                }
+                let before = held.blobs.take(blob.entry().number).unwrap_or_default();
+                parts.rewrite(blob, outs, before, &held.store)?;
+                held.blobs.hold(blob, outs, &held.store)
             })?;
         Ok(states.into_iter().map(|(_, _, nodes, ..)| nodes).collect())
     }
 
-    /// Writes what was chosen. Blobs are read unless they are held and have none of the `stale` ids of their kind.
-    fn write(
-        &self,
-        chosen: &Chosen,
-        (stale_nodes, stale_ways): (&RegionIds, &RegionIds),
-        held: &HeldBack,
-        sinks: &[Sink],
-    ) -> Result<()> {
-        let is_stale = |record: &IndexRecord| match record.kinds.single() {
-            Some(Kind::Node) => !self.orderly || stale_nodes.may_touch(record),
-            Some(Kind::Way) => !self.orderly || stale_ways.may_touch(record),
-            Some(Kind::Relation) | None => true,
+    /// Writes what was chosen, from what is held where that is all.
+    fn write(&self, chosen: &Chosen, held: &HeldBack, sinks: &[Sink]) -> Result<()> {
+        let is_to_be_read = |blob: &BlobEntry| {
+            blob.index
+                .is_none_or(|record| chosen.is_to_be_read(&record, self.orderly))
         };
         let mut blobs = self.plan.blobs.clone();
-        blobs.retain(|blob| {
-            held.blobs.has(blob.number)
-                || blob
-                    .index
-                    .is_none_or(|record| is_stale(&record) && chosen.may_touch(&record))
-        });
-        let make = || Writing::new(Kind::ALL.map(|kind| chosen.of(kind).cursor()), self.writer);
+        blobs.retain(|blob| held.blobs.has(blob.number) || is_to_be_read(blob));
+        let make = || {
+            let cursors = Kind::ALL.map(|kind| chosen.of(kind).map(RegionIds::cursor));
+            Writing::new(cursors, self.writer)
+        };
         self.job
             .pass("write", self.input.file(), &blobs)
             .write_many(sinks, make, |state, blob, outs| {
-                let entry = blob.entry();
-                if let Some(held_back) = held.blobs.take(entry.number)
-                    && !entry.index.is_none_or(|record| is_stale(&record))
-                {
-                    return outs.restore(held_back, &held.store);
+                let store = &held.store;
+                match held.blobs.take(blob.entry().number) {
+                    Some(all) if !is_to_be_read(blob.entry()) => outs.restore(all, store),
+                    some => state.blob(blob, outs, some.map(|held| (held, store))),
                 }
-                state.blob(blob, outs)
             })?;
         Ok(())
     }

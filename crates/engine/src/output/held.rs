@@ -108,12 +108,28 @@ impl Held {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+
+    /// Drops what is for outputs, by their numbers, that `keep` does not want.
+    pub fn retain(&mut self, store: &HoldStore, mut keep: impl FnMut(u32) -> bool) {
+        self.0.retain(|(number, pieces, _)| {
+            let kept = keep(*number);
+            for piece in pieces.iter().filter(|_| !kept) {
+                if let HeldPiece::Bytes(Stored::Memory(bytes)) | HeldPiece::Thin(Stored::Memory(bytes), ..) =
+                    piece
+                {
+                    store.forget(bytes.len());
+                }
+            }
+            kept
+        });
+    }
 }
 
 impl TaskOutputs<'_> {
     /// Takes back what the task has put out so far, to be put out later.
     pub fn hold(&mut self, store: &HoldStore) -> KernelResult<Held> {
         let mut held = Vec::new();
+        self.places.clear();
         for (number, pieces, counts) in self.done.drain(..) {
             let hold = |piece| -> Result<HeldPiece> {
                 Ok(match piece {
@@ -158,7 +174,7 @@ impl TaskOutputs<'_> {
                 })
             };
             let pieces = pieces.into_iter().map(&mut restore).collect::<Result<Vec<_>>>()?;
-            self.done.push((number as usize, pieces, counts));
+            self.add(number as usize, pieces, counts);
         }
         Ok(())
     }

@@ -272,6 +272,23 @@ impl Cursor<'_> {
             .any(|mask| mask & bit != 0)
     }
 
+    /// Calls `visit` with every one of `regions` that the id does not belong to.
+    #[inline]
+    pub fn others(&mut self, id: i64, regions: &[u32], mut visit: impl FnMut(u32)) {
+        let (block, bit) = place(id);
+        self.seek(block);
+        let (of_block, masks) = (
+            &self.ids.regions[self.entries.clone()],
+            &self.ids.masks[self.entries.clone()],
+        );
+        for region in regions {
+            let at = of_block.iter().position(|known| known == region);
+            if at.is_none_or(|at| masks[at] & bit == 0) {
+                visit(*region);
+            }
+        }
+    }
+
     /// Calls `visit` with every region that the id belongs to, in ascending order.
     #[inline]
     pub fn each(&mut self, id: i64, mut visit: impl FnMut(u32)) {
@@ -333,7 +350,10 @@ mod tests {
                     let mut found = Vec::new();
                     cursor.each(*id, |region| found.push(region));
                     prop_assert_eq!(cursor.any(*id), !expected.is_empty());
-                    prop_assert_eq!(found, expected);
+                    prop_assert_eq!(&found, &expected);
+                    cursor.others(*id, &[5, 0, 3, 1], |region| found.push(region));
+                    let others = [5, 0, 3, 1].into_iter().filter(|region| !expected.contains(region));
+                    prop_assert!(others.eq(found[expected.len()..].iter().copied()));
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! Writing all outputs in one pass.
 
-use osmill_engine::{Blob, KernelResult, TaskOutputs};
+use osmill_engine::{Blob, Held, HoldStore, KernelResult, TaskOutputs};
 use osmill_pbf::{DensePicker, Element, NodeColumns};
 
 use super::region_ids::Cursor;
@@ -20,6 +20,8 @@ pub struct Parts {
     counts: Vec<u32>,
     fates: Vec<Fate>,
     picker: DensePicker,
+    /// For each region whether it has more in the blob than what is held.
+    stale: Vec<bool>,
 }
 
 impl Parts {
@@ -32,6 +34,7 @@ impl Parts {
             counts: Vec::new(),
             fates: Vec::new(),
             picker: DensePicker::default(),
+            stale: Vec::new(),
         }
     }
 
@@ -43,6 +46,7 @@ impl Parts {
     /// Forgets the blob before.
     pub fn begin(&mut self) {
         self.pairs.clear();
+        self.stale.clear();
         self.total = 0;
     }
 
@@ -58,6 +62,33 @@ impl Parts {
         self.pairs.push((self.total, region));
     }
 
+    /// As [`Parts::add`], of an element that was not known when the blob was held.
+    #[inline]
+    pub fn add_more(&mut self, region: u32) {
+        self.add(region);
+        if self.stale.len() <= region as usize {
+            self.stale.resize(region as usize + 1, false);
+        }
+        self.stale[region as usize] = true;
+    }
+
+    /// Writes the elements of the blob to the outputs of regions that have more in it than what is held. To others
+    /// goes what is held.
+    pub fn rewrite(
+        &mut self,
+        blob: &mut Blob,
+        outs: &mut TaskOutputs<'_>,
+        mut held: Held,
+        store: &HoldStore,
+    ) -> KernelResult {
+        let Parts { pairs, stale, .. } = self;
+        let is_stale = |region: u32| stale.get(region as usize) == Some(&true);
+        held.retain(store, |region| !is_stale(region));
+        outs.restore(held, store)?;
+        pairs.retain(|(_, region)| is_stale(*region));
+        self.write(blob, outs)
+    }
+
     /// Writes the elements of the blob, which has been decoded.
     pub fn write(&mut self, blob: &mut Blob, outs: &mut TaskOutputs<'_>) -> KernelResult {
         let Parts {
@@ -67,6 +98,7 @@ impl Parts {
             counts,
             fates,
             picker,
+            ..
         } = self;
         if pairs.is_empty() {
             return Ok(());
@@ -100,14 +132,16 @@ impl Parts {
 
 /// A worker's state in writing what is known by id.
 pub struct Writing<'r> {
-    cursors: [Cursor<'r>; 3],
+    /// For each kind the ids that may be held, and those that came after.
+    cursors: [[Cursor<'r>; 2]; 3],
     parts: Parts,
     ids: Vec<i64>,
 }
 
 impl<'r> Writing<'r> {
-    /// Writes elements for which the cursors, one for each kind, know regions.
-    pub fn new(cursors: [Cursor<'r>; 3], writer: ElementWriter) -> Self {
+    /// Writes elements for which the cursors know regions: for each kind those that may be held, and those that
+    /// came after.
+    pub fn new(cursors: [[Cursor<'r>; 2]; 3], writer: ElementWriter) -> Self {
         Writing {
             cursors,
             parts: Parts::new(writer),
@@ -115,8 +149,13 @@ impl<'r> Writing<'r> {
         }
     }
 
-    /// Writes the elements of a blob to the outputs of their regions.
-    pub fn blob(&mut self, blob: &mut Blob, outs: &mut TaskOutputs<'_>) -> KernelResult {
+    /// Writes the elements of a blob to the outputs of their regions, for some of which they may be held.
+    pub fn blob(
+        &mut self,
+        blob: &mut Blob,
+        outs: &mut TaskOutputs<'_>,
+        held: Option<(Held, &HoldStore)>,
+    ) -> KernelResult {
         let Writing { cursors, parts, ids } = self;
         parts.begin();
         for group in blob.block()?.groups() {
@@ -124,14 +163,18 @@ impl<'r> Writing<'r> {
             while let Some((item, message)) = items.try_next_raw()? {
                 ids.clear();
                 items.parse_ids(item, message, ids)?;
-                let cursor = &mut cursors[select::kind_of(item) as usize];
+                let [known, more] = &mut cursors[select::kind_of(item) as usize];
                 for id in ids.iter() {
-                    cursor.each(*id, |region| parts.add(region));
+                    known.each(*id, |region| parts.add(region));
+                    more.each(*id, |region| parts.add_more(region));
                     parts.next();
                 }
             }
         }
-        parts.write(blob, outs)
+        match held {
+            Some((held, store)) => parts.rewrite(blob, outs, held, store),
+            None => parts.write(blob, outs),
+        }
     }
 }
 
