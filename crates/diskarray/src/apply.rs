@@ -13,8 +13,9 @@ use crate::store::{ReadAhead, Store};
 use crate::tree::range_of;
 use std::collections::VecDeque;
 
-/// One operation of a batch; its value lies at `seq` in the batch's values.
+/// One operation of a batch; its value lies at `seq` in the batch's values. Twelve bytes: batches are most of what a caller holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C, packed(4))]
 pub struct Op {
     pub key: u64,
     /// Place in the batch; the high bit is set for a removal.
@@ -65,7 +66,8 @@ struct Chunk {
 /// Where a batch stands in its planning.
 struct Planner {
     next_op: usize,
-    /// For writing changed extents: the range to look at next.
+    /// For writing changed extents: where the ranges of all of them start, and the range to look at next.
+    starts: Vec<u64>,
     next_low: Option<u64>,
     share: f64,
     /// Everything below is planned already. Leaves may have been joined since, so a stream must not reach back.
@@ -75,7 +77,11 @@ struct Planner {
 impl Planner {
     fn next(&mut self, core: &Core, ops: &[Op], spill: bool) -> Result<Option<Chunk>> {
         let from = if spill {
-            self.next_low.and_then(|low| core.dirty.next(low))
+            self.next_low.and_then(|low| {
+                self.starts
+                    .get(self.starts.partition_point(|&s| s < low))
+                    .copied()
+            })
         } else {
             ops.get(self.next_op).map(|op| op.key)
         };
@@ -173,6 +179,11 @@ impl Core {
         let mut ahead = ReadAhead::new(&store)?;
         let mut planner = Planner {
             next_op: 0,
+            starts: if ops.is_empty() {
+                self.dirty.starts()
+            } else {
+                vec![]
+            },
             next_low: Some(0),
             share: self.options.device.regroup_share(),
             bound: 0,
@@ -209,8 +220,9 @@ impl Core {
             ahead.pump(!planned)?;
             self.process(&mut batch, &mut ahead, chunk)?;
             done += 1;
-            if done % 64 == 0 {
+            if done % 16 == 0 {
                 self.relieve_directory()?;
+                self.rebudget();
             }
         }
         if let Some(rest) = self.gather.finish(&store)? {
@@ -238,10 +250,7 @@ impl Core {
             return Ok(());
         }
         if entry.loc & CHANGED != 0 {
-            let slot = self.dirty.remove(entry.loc & !CHANGED);
-            batch.source.keys.extend_from_slice(&slot.rows.keys);
-            batch.source.vals.extend_from_slice(&slot.rows.vals);
-            self.dirty.recycle(slot.rows);
+            self.dirty.take(entry.loc & !CHANGED, &mut batch.source);
             batch.out.keep = true;
             return Ok(());
         }

@@ -1,4 +1,5 @@
-//! Page-aligned heap buffers, as direct I/O wants them.
+//! Page-aligned buffers, as direct I/O wants them. Large ones are mappings of their own: freed, they go back to the system at once and leave no
+//! holes in the heap, so that what the budget counts is what the process takes.
 #![allow(unsafe_code)]
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
@@ -7,6 +8,26 @@ use std::ptr::NonNull;
 
 /// Bytes of one block, the unit of every read and write.
 pub const BLOCK: usize = 4096;
+
+/// From this many blocks on a buffer is a mapping.
+const MAPPED: usize = 16;
+/// From this many blocks on a mapping is laid out for huge pages: random reads of a large pool otherwise wait for page tables.
+pub const HUGE: usize = (2 << 20) / BLOCK;
+
+/// Asks the processor for the cache line of a byte, if there is one. A hint without effect on what the program does.
+#[inline]
+pub fn prefetch(bytes: &[u8], at: usize) {
+    #[cfg(target_arch = "x86_64")]
+    if at < bytes.len() {
+        // SAFETY: prefetching reads nothing that the program can see, and the address lies inside of the slice.
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_T0>(bytes.as_ptr().add(at).cast());
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (bytes, at);
+}
 
 /// A zero-initialised byte buffer whose address and length are multiples of [`BLOCK`].
 ///
@@ -29,12 +50,58 @@ impl AlignedBuf {
     /// If `blocks` is 0. Aborts when memory is exhausted, as `Vec` does.
     pub fn new(blocks: usize) -> Self {
         assert!(blocks > 0, "an aligned buffer holds at least one block");
+        #[cfg(target_os = "linux")]
+        if blocks >= MAPPED {
+            return Self::map(blocks);
+        }
         let layout = Self::layout(blocks);
         // SAFETY: the layout has a non-zero size because `blocks > 0`.
         let raw = unsafe { alloc_zeroed(layout) };
         let Some(ptr) = NonNull::new(raw) else {
             handle_alloc_error(layout)
         };
+        Self { ptr, blocks }
+    }
+
+    #[cfg(target_os = "linux")]
+    fn map(blocks: usize) -> Self {
+        use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+        let len = blocks * BLOCK;
+        let huge = blocks.is_multiple_of(HUGE);
+        let (align, extra) = if huge {
+            (HUGE * BLOCK, HUGE * BLOCK)
+        } else {
+            (BLOCK, 0)
+        };
+        // SAFETY: a new private mapping at a place the kernel chooses touches no memory that anybody knows.
+        let raw = unsafe {
+            mmap_anonymous(
+                std::ptr::null_mut(),
+                len + extra,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE,
+            )
+        };
+        let Ok(raw) = raw else {
+            handle_alloc_error(Self::layout(blocks))
+        };
+        let skip = raw.align_offset(align);
+        // SAFETY: the bytes before and after the aligned part are whole pages of the mapping made above, and nothing refers to them.
+        // Failing to give them back or to advise only costs memory or speed.
+        let start = unsafe {
+            let start = raw.byte_add(skip);
+            if skip > 0 {
+                let _ = munmap(raw, skip);
+            }
+            if extra > skip {
+                let _ = munmap(start.byte_add(len), extra - skip);
+            }
+            if huge {
+                let _ = madvise(start, len, Advice::LinuxHugepage);
+            }
+            start
+        };
+        let ptr = NonNull::new(start.cast()).expect("a mapping is never at 0");
         Self { ptr, blocks }
     }
 
@@ -65,6 +132,12 @@ impl DerefMut for AlignedBuf {
 
 impl Drop for AlignedBuf {
     fn drop(&mut self) {
+        #[cfg(target_os = "linux")]
+        if self.blocks >= MAPPED {
+            // SAFETY: mapped in `map` with this length, and dropped once.
+            let _ = unsafe { rustix::mm::munmap(self.ptr.as_ptr().cast(), self.blocks * BLOCK) };
+            return;
+        }
         // SAFETY: allocated in `new` with the same layout, and dropped once.
         unsafe { dealloc(self.ptr.as_ptr(), Self::layout(self.blocks)) }
     }

@@ -1,7 +1,7 @@
 //! Commits: records, checkpoints, publication.
 
 use crate::backend::{AlignedBuf, BLOCK};
-use crate::core::{Core, Journal, Published, Ranges};
+use crate::core::{Core, Journal, Published};
 use crate::error::{Error, Result};
 use crate::log::{MAX_METADATA, RecordBuilder, RecordKind, Superblock, places};
 use crate::node::{NODE_BLOCKS, NODE_BYTES, NOWHERE, Node};
@@ -75,7 +75,7 @@ impl Core {
     /// Everything is durable as extents and directory.
     fn settled(&mut self) {
         self.last_durable = Instant::now();
-        self.touched = Ranges::default();
+        self.touched.clear();
         self.journal = Journal::default();
         self.logged = false;
         self.space.committed(self.epoch);
@@ -86,10 +86,11 @@ impl Core {
     fn commit_logged(&mut self, metadata: &[u8]) -> Result<bool> {
         // Under a full log or an overflow the extents are written instead.
         let room = (self.superblock.log.1 - self.log_used) as usize * BLOCK;
-        let mut record = RecordBuilder::new(RecordKind::Operations, self.epoch + 1, metadata);
-        if self.journal.overflow || record.len() + self.journal.bytes.len() > room {
+        let length = RecordBuilder::length(metadata) + self.journal.bytes.len();
+        if self.journal.overflow || length > room.min(self.budget.record) {
             return Ok(false);
         }
+        let mut record = RecordBuilder::new(RecordKind::Operations, self.epoch + 1, metadata, length);
         record.operations(&self.journal.bytes, self.journal.items);
         self.append(record)?;
         self.epoch += 1;
@@ -104,25 +105,33 @@ impl Core {
         let (directory, changed) = self.tree.memory();
         let room = (self.superblock.log.1 - self.log_used) as usize * BLOCK;
         let crowded = directory > self.budget.directory && changed > self.budget.directory / 4;
-        if self.nodes_settled || self.touched.all || crowded || self.touched.map.len() * 40 > room {
+        let room = room.min(self.budget.record);
+        if self.nodes_settled || self.touched.all || crowded {
             return Ok(None);
         }
-        let mut record = RecordBuilder::new(RecordKind::Delta, self.epoch + 1, metadata);
         #[cfg(test)]
         if self.options.bugs.forget_interval {
             self.touched.map.pop_first();
         }
-        let mut entries = vec![];
-        for (&low, &high) in &self.touched.map {
-            entries.clear();
-            self.view().entries(low, high, &mut |e, _| {
-                entries.push(*e);
-                Ok(())
-            })?;
-            record.interval(low, high, &entries);
-            if record.len() > room {
+        // The length first: a range may cover any number of extents, and only a record that fits is worth making.
+        let (touched, view) = (&self.touched.map, self.view());
+        let mut length = RecordBuilder::length(metadata);
+        let mut counts = Vec::with_capacity(touched.len().min(room / RecordBuilder::INTERVAL));
+        for (&low, &high) in touched {
+            let n = view.count_entries(low, high)?;
+            length += RecordBuilder::INTERVAL + n * RecordBuilder::ENTRY;
+            if length > room {
                 return Ok(None);
             }
+            counts.push(n as u32);
+        }
+        let mut record = RecordBuilder::new(RecordKind::Delta, self.epoch + 1, metadata, length);
+        for ((&low, &high), n) in touched.iter().zip(counts) {
+            record.interval(low, high, n);
+            view.entries(low, high, &mut |e, _| {
+                record.entry(e);
+                Ok(())
+            })?;
         }
         Ok(Some(record))
     }
@@ -172,7 +181,7 @@ impl Core {
         );
         self.store.write(root_run.0, &buf)?;
         let directory = self.tree.memory().0 / BLOCK;
-        let wanted = (directory / 4).clamp(64, 4096) as u32;
+        let wanted = (directory / 4).min(self.budget.record / BLOCK).clamp(64, 4096) as u32;
         let old = self.superblock.clone();
         let mut log = old.log;
         if log.1 < wanted / 2 || log.1 == 0 || std::mem::take(&mut self.move_log) {

@@ -1,15 +1,16 @@
 //! The writer: its parts, its budget, single operations.
 
 use crate::backend::{BLOCK, Backend};
-use crate::codec::{Encoder, Encoding, Rows};
-use crate::dirty::{Dirty, Slot};
+use crate::codec::{Encoder, Encoding, Page, Rows};
+use crate::dirty::Dirty;
 use crate::error::{Error, Result};
 use crate::log::Superblock;
 use crate::node::{CHANGED, Entry, NOWHERE};
 use crate::options::Options;
+use crate::pool::Pool;
 use crate::space::{MAX_BLOCKS, Run, SEGMENT, Space};
 use crate::store::{Gather, Store};
-use crate::tree::{Freed, Tree};
+use crate::tree::{Freed, Tree, guess};
 use crate::value::Shape;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -86,6 +87,10 @@ pub(crate) struct Budget {
     pub dirty: usize,
     /// Bytes of directory that stay in memory.
     pub directory: usize,
+    /// Bytes of a record of the log, on its way to or from disk.
+    pub record: usize,
+    /// Bytes of operations remembered for a logged commit.
+    pub journal: usize,
 }
 
 /// One ordered map of fixed-size byte values, with its file. Typed faces stand in `map` and `set`.
@@ -94,6 +99,8 @@ pub struct Core {
     pub tree: Tree,
     pub(crate) space: Space,
     pub dirty: Dirty,
+    /// Rows on their way from an extent to a slot.
+    scratch: Rows,
     pub(crate) gather: Gather,
     pub(crate) encoder: Encoder,
     pub(crate) options: Options,
@@ -123,16 +130,36 @@ pub struct Core {
 }
 
 /// A union of key ranges.
-#[derive(Default)]
 pub struct Ranges {
     pub map: BTreeMap<u64, u64>,
     /// Too many to remember: everything may have changed.
     pub all: bool,
+    /// Ranges remembered at most.
+    most: usize,
 }
 
 impl Ranges {
-    /// Ranges remembered at most; more make a checkpoint cheaper than a record.
-    const MOST: usize = 1 << 18;
+    /// Bytes of a range in a half-full tree.
+    const BYTES: usize = 40;
+
+    /// None so far. More than fit a small part of the budget make a checkpoint cheaper than a record.
+    pub fn new(budget: usize) -> Self {
+        Self {
+            map: BTreeMap::new(),
+            all: false,
+            most: (budget / 32 / Self::BYTES).clamp(64, 1 << 18),
+        }
+    }
+
+    /// Forgets all ranges.
+    pub fn clear(&mut self) {
+        self.map.clear();
+        self.all = false;
+    }
+
+    pub fn memory(&self) -> usize {
+        self.map.len() * Self::BYTES
+    }
 
     pub fn add(&mut self, mut low: u64, mut high: u64) {
         if self.all {
@@ -151,7 +178,7 @@ impl Ranges {
             self.map.remove(&l);
         }
         self.map.insert(low, high);
-        if self.map.len() > Self::MOST {
+        if self.map.len() > self.most {
             self.all = true;
             self.map.clear();
         }
@@ -194,9 +221,11 @@ impl Core {
             backend,
             name.into(),
             shape.clone(),
+            options.encoding,
             file_id,
             depth,
             window,
+            Pool::slab_for(total),
         ));
         let gather = Gather::new(&store, run_blocks)?;
         let superblock = Superblock {
@@ -213,10 +242,11 @@ impl Core {
             metadata: vec![],
         };
         let mut core = Self {
-            store,
             tree: Tree::empty(),
             space: Space::new(blocks),
-            dirty: Dirty::default(),
+            dirty: Dirty::new(store.shape.width, total),
+            scratch: Rows::default(),
+            store,
             gather,
             encoder: Encoder::new(shape, options.encoding),
             options,
@@ -226,12 +256,14 @@ impl Core {
                 shared: 0,
                 dirty: 0,
                 directory: total / 8 * 5,
+                record: (total / 16).min(16 << 20),
+                journal: (total / 64).min(1 << 20),
             },
             epoch: 0,
             metadata: Arc::new([]),
             holds: Holds::default(),
             published: None,
-            touched: Ranges::default(),
+            touched: Ranges::new(total),
             freed_nodes: vec![],
             nodes_settled: false,
             superblock,
@@ -259,11 +291,14 @@ impl Core {
         let (directory, _) = self.tree.memory();
         let nodes = self.budget.total / 16;
         self.store.set_node_cache(nodes);
-        let fixed = io + directory + nodes + self.space.memory() + self.budget.total / 32;
-        let shared = self.budget.total.saturating_sub(fixed).max(512 << 10);
+        let log = self.budget.record + 2 * self.budget.journal + self.touched.memory();
+        // The rest of a thirty-second part is for the allocator's own needs, stacks and small loans.
+        let fixed = io + directory + nodes + log + self.space.memory() + self.budget.total / 32;
+        let shared = self.budget.total.saturating_sub(fixed).max(64 << 10);
         self.budget.shared = shared;
-        self.budget.dirty = (shared / 4).max(self.dirty.bytes).min(shared / 4 * 3);
-        self.store.pool.resize(shared - self.budget.dirty);
+        self.budget.dirty = (shared / 4).max(self.dirty.memory()).min(shared / 4 * 3);
+        self.store
+            .grant_pool(shared.saturating_sub(self.budget.dirty.max(self.dirty.memory())));
     }
 
     /// Changed extents have outgrown their grant: takes from the pool, or writes them.
@@ -272,7 +307,11 @@ impl Core {
             return self.guarded(Self::spill);
         }
         self.budget.dirty += self.budget.shared / 16;
-        self.store.pool.resize(self.budget.shared - self.budget.dirty);
+        let pool = self
+            .budget
+            .shared
+            .saturating_sub(self.budget.dirty.max(self.dirty.memory()));
+        self.store.grant_pool(pool);
         Ok(())
     }
 
@@ -357,8 +396,9 @@ impl Core {
         Ok(run)
     }
 
-    /// Applies one change to the extent of `key`, in memory. `change` gets the rows, the place of the key and whether it is there.
-    fn change(&mut self, key: u64, change: &mut dyn FnMut(&mut Rows, usize, bool)) -> Result<()> {
+    /// Applies one change to the extent of `key`, in memory: a value to put, or none to remove. `old` receives the value before. Returns whether
+    /// there was one.
+    fn change(&mut self, key: u64, value: Option<&[u8]>, old: &mut [u8]) -> Result<bool> {
         self.uncommitted = true;
         let Self {
             tree,
@@ -366,36 +406,47 @@ impl Core {
             dirty,
             space,
             freed_nodes,
+            scratch,
             ..
         } = self;
-        let mut slot_len = (0, 0);
+        let (mut place, mut known) = ((0, 0), false);
         tree.modify(store, key, freed_nodes, &mut |leaf, i, (low, high)| {
             let loc = leaf.locs[i];
             let slot = if loc & CHANGED != 0 {
                 loc & !CHANGED
             } else {
-                let mut rows = dirty.rows();
+                scratch.clear();
                 if loc != NOWHERE {
                     store
-                        .with_extent(loc, leaf.sums[i], |page| page.decode(&mut rows))?
+                        .with_extent(loc, leaf.sums[i], |page| page.decode(scratch))?
                         .map_err(|why| store.corrupt(loc, why))?;
                     space.free((loc, 1));
                     store.pool.remove(loc);
                 }
-                let slot = dirty.add(Slot { rows, low, high });
+                let slot = dirty.add(low, high, &scratch.keys, &scratch.vals);
                 leaf.set_place(i, CHANGED | slot, 0);
                 slot
             };
-            let n = dirty.with(slot, |rows| {
-                let at = rows.keys.partition_point(|&k| k < key);
-                let hit = rows.keys.get(at) == Some(&key);
-                change(rows, at, hit);
-                rows.keys.len()
-            });
-            slot_len = (slot, n);
+            let rows = dirty.rows(slot);
+            let page = Page::of_rows(&store.shape, rows.keys, rows.vals);
+            let (at, hit) = page.lower_bound_near(key, guess(key, (low, high), leaf.count(i)));
+            if hit {
+                page.value_at(at, old);
+            }
+            known = hit;
+            let n = match value {
+                Some(value) if hit => {
+                    dirty.set(slot, at, value);
+                    leaf.count(i) as usize
+                }
+                Some(value) => dirty.insert(slot, at, key, value),
+                None if hit => dirty.remove(slot, at),
+                None => leaf.count(i) as usize,
+            };
+            place = (slot, n);
             Ok(n as u64)
         })?;
-        let (slot, n) = slot_len;
+        let (slot, n) = place;
         let raw = crate::apply::CAPACITY / (8 + self.store.shape.width);
         let most = if self.encoding() == Encoding::Raw {
             2 * raw
@@ -405,47 +456,34 @@ impl Core {
         if n > most {
             self.split_slot(slot)?;
         }
-        if self.dirty.bytes > self.budget.dirty {
+        if self.dirty.memory() > self.budget.dirty {
             self.make_room()?;
         }
-        Ok(())
+        Ok(known)
     }
 
     /// Cuts a changed extent in two, so that changes in it stay cheap.
     fn split_slot(&mut self, slot: u32) -> Result<()> {
         let w = self.store.shape.width;
-        let Slot { rows, low, high } = self.dirty.remove(slot);
+        self.scratch.clear();
+        let (low, high) = self.dirty.take(slot, &mut self.scratch);
+        let Rows { keys, vals } = &self.scratch;
         // Ascending growth leaves a full left half behind.
         let middle = if high == u64::MAX {
-            rows.keys.len() * 9 / 10
+            keys.len() * 9 / 10
         } else {
-            rows.keys.len() / 2
+            keys.len() / 2
         };
-        let cut = rows.keys[middle];
-        let mut left = self.dirty.rows();
-        let mut right = self.dirty.rows();
-        for (half, range) in [(&mut left, 0..middle), (&mut right, middle..rows.keys.len())] {
-            half.keys.extend_from_slice(&rows.keys[range.clone()]);
-            half.vals
-                .extend_from_slice(&rows.vals[range.start * w..range.end * w]);
-        }
-        self.dirty.recycle(rows);
-        let counts = [left.keys.len() as u64, right.keys.len() as u64];
-        let a = self.dirty.add(Slot {
-            rows: left,
-            low,
-            high: cut - 1,
-        });
-        let b = self.dirty.add(Slot {
-            rows: right,
-            low: cut,
-            high,
-        });
-        let new = [(low, counts[0], a), (cut, counts[1], b)].map(|(key, count, slot)| Entry {
-            key,
-            count,
-            loc: CHANGED | slot,
-            sum: 0,
+        let cut = keys[middle];
+        let new = [(low, cut - 1, 0..middle), (cut, high, middle..keys.len())].map(|(low, high, range)| {
+            let vals = &vals[range.start * w..range.end * w];
+            let slot = self.dirty.add(low, high, &keys[range.clone()], vals);
+            Entry {
+                key: low,
+                count: range.len() as u64,
+                loc: CHANGED | slot,
+                sum: 0,
+            }
         });
         self.tree
             .replace(&self.store, low, high, &new, &mut self.freed_nodes)
@@ -454,7 +492,7 @@ impl Core {
     /// Remembers an operation for a logged commit; false when there are too many.
     pub(crate) fn log_operation(&mut self, key: u64, value: Option<&[u8]>) -> bool {
         let journal = &mut self.journal;
-        if journal.overflow || journal.bytes.len() > 1 << 20 {
+        if journal.overflow || journal.bytes.len() > self.budget.journal {
             journal.overflow = true;
             return false;
         }
@@ -478,26 +516,7 @@ impl Core {
     /// Inserts or replaces; `old` receives the former value. Returns whether there was one.
     pub fn insert(&mut self, key: u64, value: &[u8], old: &mut [u8]) -> Result<bool> {
         self.check_writable()?;
-        let w = value.len();
-        let mut known = false;
-        self.change(key, &mut |rows, at, hit| {
-            known = hit;
-            if hit {
-                old.copy_from_slice(&rows.vals[at * w..at * w + w]);
-                rows.vals[at * w..at * w + w].copy_from_slice(value);
-            } else {
-                // A little at a time: these rows are most of the memory.
-                if rows.keys.len() == rows.keys.capacity() {
-                    let more = rows.keys.len() / 8 + 16;
-                    rows.keys.reserve_exact(more);
-                    rows.vals.reserve_exact(more * w);
-                }
-                rows.keys.insert(at, key);
-                if w > 0 {
-                    rows.vals.splice(at * w..at * w, value.iter().copied());
-                }
-            }
-        })?;
+        let known = self.change(key, Some(value), old)?;
         self.log_operation(key, Some(value));
         Ok(known)
     }
@@ -506,18 +525,15 @@ impl Core {
     pub fn remove(&mut self, key: u64, old: &mut [u8]) -> Result<bool> {
         self.check_writable()?;
         // Looking first spares a rewrite of the extent when the key is absent.
-        if !self.view().get(key, old)? {
+        let changed = self.tree.find_entry(&self.store, key)?.0.loc & CHANGED != 0;
+        if !changed && !self.view().get(key, old)? {
             return Ok(false);
         }
-        let w = old.len();
-        self.change(key, &mut |rows, at, hit| {
-            if hit {
-                rows.keys.remove(at);
-                rows.vals.drain(at * w..at * w + w);
-            }
-        })?;
-        self.log_operation(key, None);
-        Ok(true)
+        let known = self.change(key, None, old)?;
+        if known {
+            self.log_operation(key, None);
+        }
+        Ok(known)
     }
 }
 

@@ -1,96 +1,390 @@
 //! Extents that are changed in memory and not yet written.
+//!
+//! Their rows lie in slabs of equal chunks, one chunk an extent: keys first, then values. Slabs are mappings of their own, so what the
+//! account says is what the process holds, and memory that writing them sets free is at once the pool's. Chunks come in four sizes
+//! for each doubling, so about a tenth of them is empty.
 
+use crate::buf::{AlignedBuf, BLOCK, HUGE, prefetch};
 use crate::codec::Rows;
-use std::collections::BTreeMap;
 
-/// Keys and values of one changed extent, and the range it answers for.
-pub struct Slot {
-    pub rows: Rows,
-    pub low: u64,
-    pub high: u64,
+/// Smallest chunk in bytes.
+const LEAST: usize = 512;
+/// Sizes up to 16 MiB.
+const CLASSES: usize = 61;
+
+/// Bytes of a chunk of a class: 512 * {4, 5, 6, 7} / 4, and so on at each doubling.
+fn class_bytes(class: usize) -> usize {
+    (LEAST << (class / 4)) / 4 * (4 + class % 4)
 }
 
-/// All changed extents, by slot number and by range.
-#[derive(Default)]
-pub struct Dirty {
-    slots: Vec<Option<Slot>>,
+fn class_for(bytes: usize) -> usize {
+    let doubling = (bytes.max(LEAST) / LEAST).ilog2() as usize;
+    (4 * doubling..)
+        .find(|&c| class_bytes(c) >= bytes)
+        .expect("sizes grow without end")
+}
+
+#[derive(Clone, Copy, Default)]
+struct Chunk {
+    slab: u32,
+    /// Byte offset in the slab.
+    at: u32,
+    class: u8,
+}
+
+struct Slab {
+    buf: AlignedBuf,
     free: Vec<u32>,
-    by_low: BTreeMap<u64, u32>,
-    spare: Vec<Rows>,
-    /// Heap bytes of the rows.
-    pub bytes: usize,
+    used: u32,
 }
 
-/// Rows kept for the next slot rather than freed.
-const SPARE: usize = 64;
-/// Bookkeeping of one slot.
-const SLOT_BYTES: usize = size_of::<Slot>() + 64;
+/// Slabs of one class.
+#[derive(Default)]
+struct Class {
+    slabs: Vec<Option<Slab>>,
+    /// Slabs with free chunks, and some without.
+    open: Vec<u32>,
+    /// Numbers without a slab.
+    gone: Vec<u32>,
+}
+
+/// One changed extent: where its rows are, and the range it answers for.
+#[derive(Clone, Copy, Default)]
+struct Slot {
+    low: u64,
+    high: u64,
+    chunk: Chunk,
+    len: u32,
+    /// Rows that fit the chunk; 0 for a slot that is free.
+    room: u32,
+}
+
+/// Rows of a changed extent, keys little endian.
+#[derive(Clone, Copy)]
+pub struct Changed<'d> {
+    pub keys: &'d [[u8; 8]],
+    pub vals: &'d [u8],
+}
+
+/// All changed extents, by slot number.
+pub struct Dirty {
+    width: usize,
+    slab_bytes: usize,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    classes: Vec<Class>,
+    /// Bytes of slabs.
+    slabs: usize,
+}
 
 impl Dirty {
+    /// None so far, with values of `width` bytes, in a budget that decides about the size of slabs.
+    pub fn new(width: usize, budget: usize) -> Self {
+        Self {
+            width,
+            slab_bytes: match budget >> 20 {
+                0..256 => (budget / 256).clamp(64 << 10, 256 << 10) / BLOCK * BLOCK,
+                _ => HUGE * BLOCK,
+            },
+            slots: vec![],
+            free: vec![],
+            classes: (0..CLASSES).map(|_| Class::default()).collect(),
+            slabs: 0,
+        }
+    }
+
     pub fn is_empty(&self) -> bool {
-        self.by_low.is_empty()
+        self.len() == 0
     }
 
     pub fn len(&self) -> usize {
-        self.by_low.len()
+        self.slots.len() - self.free.len()
     }
 
-    pub fn get(&self, slot: u32) -> &Slot {
-        self.slots[slot as usize]
-            .as_ref()
-            .expect("the directory names live slots only")
+    /// Bytes held, and those that [`starts`](Self::starts) takes.
+    pub fn memory(&self) -> usize {
+        self.slabs + self.slots.capacity() * (size_of::<Slot>() + 8) + self.free.capacity() * 4
     }
 
-    /// Empty rows to be filled and handed to [`add`](Self::add).
-    pub fn rows(&mut self) -> Rows {
-        self.spare.pop().unwrap_or_default()
+    fn row(&self) -> usize {
+        8 + self.width
     }
 
-    pub fn add(&mut self, slot: Slot) -> u32 {
-        self.bytes += slot.rows.memory() + SLOT_BYTES;
-        let low = slot.low;
-        let n = self.free.pop().unwrap_or(self.slots.len() as u32);
-        if n as usize == self.slots.len() {
-            self.slots.push(None);
+    fn chunk(&mut self, bytes: usize) -> Chunk {
+        let class = class_for(bytes);
+        let size = class_bytes(class);
+        let c = &mut self.classes[class];
+        while let Some(&slab) = c.open.last() {
+            if let Some(s) = &mut c.slabs[slab as usize]
+                && let Some(at) = s.free.pop()
+            {
+                s.used += 1;
+                return Chunk {
+                    slab,
+                    at,
+                    class: class as u8,
+                };
+            }
+            c.open.pop();
         }
-        self.slots[n as usize] = Some(slot);
-        self.by_low.insert(low, n);
-        n
+        let buf = AlignedBuf::new(self.slab_bytes.max(size).div_ceil(BLOCK));
+        self.slabs += buf.len();
+        let n = (buf.len() / size) as u32;
+        let slab = Slab {
+            free: (1..n).rev().map(|i| i * size as u32).collect(),
+            used: 1,
+            buf,
+        };
+        let number = c.gone.pop().unwrap_or(c.slabs.len() as u32);
+        if number as usize == c.slabs.len() {
+            c.slabs.push(None);
+        }
+        c.slabs[number as usize] = Some(slab);
+        c.open.push(number);
+        Chunk {
+            slab: number,
+            at: 0,
+            class: class as u8,
+        }
     }
 
-    /// Changes the rows of a slot, keeping the account of memory.
-    pub fn with<R>(&mut self, slot: u32, f: impl FnOnce(&mut Rows) -> R) -> R {
-        let rows = &mut self.slots[slot as usize]
-            .as_mut()
-            .expect("the directory names live slots only")
-            .rows;
-        let before = rows.memory();
-        let r = f(rows);
-        self.bytes = self.bytes + rows.memory() - before;
-        r
+    fn give_back(&mut self, chunk: Chunk) {
+        let c = &mut self.classes[usize::from(chunk.class)];
+        let place = &mut c.slabs[chunk.slab as usize];
+        let slab = place.as_mut().expect("chunks in use lie in slabs");
+        slab.used -= 1;
+        if slab.used == 0 {
+            self.slabs -= slab.buf.len();
+            *place = None;
+            c.gone.push(chunk.slab);
+            c.open.retain(|&s| s != chunk.slab);
+        } else {
+            if slab.free.is_empty() {
+                c.open.push(chunk.slab);
+            }
+            slab.free.push(chunk.at);
+        }
     }
 
-    /// Takes a slot out.
-    pub fn remove(&mut self, slot: u32) -> Slot {
-        let taken = self.slots[slot as usize]
-            .take()
-            .expect("the directory names live slots only");
-        self.by_low.remove(&taken.low);
+    fn bytes(&self, chunk: Chunk) -> &[u8] {
+        let slab = self.classes[usize::from(chunk.class)].slabs[chunk.slab as usize].as_ref();
+        let at = chunk.at as usize;
+        &slab.expect("chunks in use lie in slabs").buf[at..at + class_bytes(chunk.class.into())]
+    }
+
+    fn bytes_mut(&mut self, chunk: Chunk) -> &mut [u8] {
+        let slab = self.classes[usize::from(chunk.class)].slabs[chunk.slab as usize].as_mut();
+        let at = chunk.at as usize;
+        &mut slab.expect("chunks in use lie in slabs").buf[at..at + class_bytes(chunk.class.into())]
+    }
+
+    /// Rows of a slot.
+    #[inline]
+    pub fn rows(&self, slot: u32) -> Changed<'_> {
+        let s = &self.slots[slot as usize];
+        let (keys, vals) = self.bytes(s.chunk).split_at(s.room as usize * 8);
+        Changed {
+            keys: &keys.as_chunks().0[..s.len as usize],
+            vals: &vals[..s.len as usize * self.width],
+        }
+    }
+
+    /// Asks for the cache lines around a row.
+    #[inline]
+    pub fn prefetch(&self, slot: u32, row: usize) {
+        let s = &self.slots[slot as usize];
+        let bytes = self.bytes(s.chunk);
+        let at = row.saturating_sub(24) * 8;
+        (0..8).for_each(|line| prefetch(bytes, at + 64 * line));
+    }
+
+    /// Room for `rows`, as large as its chunk allows.
+    fn place(&mut self, rows: usize) -> (Chunk, u32) {
+        let chunk = self.chunk(rows * self.row());
+        (chunk, (class_bytes(chunk.class.into()) / self.row()) as u32)
+    }
+
+    /// Takes rows in, with some room to grow.
+    pub fn add(&mut self, low: u64, high: u64, keys: &[u64], vals: &[u8]) -> u32 {
+        let (chunk, room) = self.place(keys.len() + 1);
+        let slot = Slot {
+            low,
+            high,
+            chunk,
+            len: keys.len() as u32,
+            room,
+        };
+        let (key_bytes, val_bytes) = self.bytes_mut(chunk).split_at_mut(room as usize * 8);
+        for (to, key) in key_bytes.as_chunks_mut().0.iter_mut().zip(keys) {
+            *to = key.to_le_bytes();
+        }
+        val_bytes[..vals.len()].copy_from_slice(vals);
+        match self.free.pop() {
+            Some(n) => {
+                self.slots[n as usize] = slot;
+                n
+            }
+            None => {
+                self.slots.push(slot);
+                self.slots.len() as u32 - 1
+            }
+        }
+    }
+
+    /// Puts a row before the one at `at`; returns the number of rows.
+    pub fn insert(&mut self, slot: u32, at: usize, key: u64, value: &[u8]) -> usize {
+        if self.slots[slot as usize].len == self.slots[slot as usize].room {
+            self.enlarge(slot);
+        }
+        let (w, s) = (self.width, self.slots[slot as usize]);
+        let (n, room) = (s.len as usize, s.room as usize);
+        let (keys, vals) = self.bytes_mut(s.chunk).split_at_mut(room * 8);
+        keys.copy_within(at * 8..n * 8, at * 8 + 8);
+        keys[at * 8..at * 8 + 8].copy_from_slice(&key.to_le_bytes());
+        vals.copy_within(at * w..n * w, at * w + w);
+        vals[at * w..at * w + w].copy_from_slice(value);
+        self.slots[slot as usize].len += 1;
+        n + 1
+    }
+
+    /// Replaces the value of the row at `at`.
+    pub fn set(&mut self, slot: u32, at: usize, value: &[u8]) {
+        let (w, s) = (self.width, self.slots[slot as usize]);
+        let from = s.room as usize * 8 + at * w;
+        self.bytes_mut(s.chunk)[from..from + w].copy_from_slice(value);
+    }
+
+    /// Takes the row at `at` out; returns the number of rows.
+    pub fn remove(&mut self, slot: u32, at: usize) -> usize {
+        let (w, s) = (self.width, self.slots[slot as usize]);
+        let (n, room) = (s.len as usize, s.room as usize);
+        let (keys, vals) = self.bytes_mut(s.chunk).split_at_mut(room * 8);
+        keys.copy_within(at * 8 + 8..n * 8, at * 8);
+        vals.copy_within(at * w + w..n * w, at * w);
+        self.slots[slot as usize].len -= 1;
+        n - 1
+    }
+
+    /// Moves a full slot to a chunk with an eighth more room.
+    fn enlarge(&mut self, slot: u32) {
+        let old = self.slots[slot as usize];
+        let (n, w) = (old.len as usize, self.width);
+        let (chunk, room) = self.place(n + n / 8 + 1);
+        let (old_room, new_room) = (old.room as usize, room as usize);
+        // Keys and values are carried over a piece at a time, through a small buffer: two chunks of one table cannot be borrowed together.
+        let mut piece = [0u8; 1024];
+        for (from, to, len) in [(0, 0, n * 8), (old_room * 8, new_room * 8, n * w)] {
+            let mut at = 0;
+            while at < len {
+                let step = piece.len().min(len - at);
+                piece[..step].copy_from_slice(&self.bytes(old.chunk)[from + at..from + at + step]);
+                self.bytes_mut(chunk)[to + at..to + at + step].copy_from_slice(&piece[..step]);
+                at += step;
+            }
+        }
+        self.give_back(old.chunk);
+        let s = &mut self.slots[slot as usize];
+        (s.chunk, s.room) = (chunk, room);
+    }
+
+    /// Takes a slot out: its rows are appended to `rows`, its range is returned.
+    pub fn take(&mut self, slot: u32, rows: &mut Rows) -> (u64, u64) {
+        let own = self.rows(slot);
+        rows.keys.extend(own.keys.iter().map(|k| u64::from_le_bytes(*k)));
+        rows.vals.extend_from_slice(own.vals);
+        let s = std::mem::take(&mut self.slots[slot as usize]);
+        self.give_back(s.chunk);
         self.free.push(slot);
-        self.bytes -= taken.rows.memory() + SLOT_BYTES;
-        taken
-    }
-
-    /// Keeps the memory of rows that are done with.
-    pub fn recycle(&mut self, mut rows: Rows) {
-        if self.spare.len() < SPARE && rows.memory() < 64 << 10 {
-            rows.clear();
-            self.spare.push(rows);
+        if self.is_empty() {
+            self.slots = vec![];
+            self.free = vec![];
+            for c in &mut self.classes {
+                *c = Class::default();
+            }
         }
+        (s.low, s.high)
     }
 
-    /// First slot whose range starts at or after `low`.
-    pub fn next(&self, low: u64) -> Option<u64> {
-        self.by_low.range(low..).next().map(|(&low, _)| low)
+    /// Where the ranges of all slots start, sorted.
+    pub fn starts(&self) -> Vec<u64> {
+        let mut starts: Vec<u64> = self.slots.iter().filter(|s| s.room > 0).map(|s| s.low).collect();
+        starts.sort_unstable();
+        starts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_fit_and_waste_little() {
+        for bytes in (1..200_000).step_by(37) {
+            let size = class_bytes(class_for(bytes));
+            assert!(
+                size >= bytes && (size == LEAST || size <= bytes * 5 / 4 + 128),
+                "{bytes} {size}"
+            );
+        }
+        assert!(class_for(16 << 20) < CLASSES);
+    }
+
+    #[test]
+    fn rows_come_back_and_memory_goes() {
+        let mut dirty = Dirty::new(3, 4 << 20);
+        type Row = (u64, [u8; 3]);
+        let mut model: Vec<(u32, Vec<Row>)> = vec![];
+        let mut seed = 5u64;
+        for step in 0..60_000u64 {
+            seed = seed
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
+            let pick = (seed >> 33) as usize;
+            let value = [step as u8, (step >> 8) as u8, 7];
+            if model.len() < 40 {
+                let rows: Vec<Row> = (0..pick as u64 % 300).map(|k| (k * 1000, value)).collect();
+                let keys: Vec<u64> = rows.iter().map(|r| r.0).collect();
+                let vals: Vec<u8> = rows.iter().flat_map(|r| r.1).collect();
+                model.push((dirty.add(step, step + 1, &keys, &vals), rows));
+                continue;
+            }
+            let n = model.len();
+            let (slot, rows) = &mut model[pick % n];
+            let at = rows.partition_point(|r| r.0 < seed >> 44);
+            match seed >> 20 & 15 {
+                0 => {
+                    let (slot, rows) = model.swap_remove(pick % n);
+                    let mut out = Rows::default();
+                    dirty.take(slot, &mut out);
+                    assert!(out.keys.iter().eq(rows.iter().map(|r| &r.0)));
+                    assert!(out.vals.iter().eq(rows.iter().flat_map(|r| &r.1)));
+                }
+                1..5 if at < rows.len() => {
+                    rows.remove(at);
+                    assert_eq!(dirty.remove(*slot, at), rows.len());
+                }
+                5 if at < rows.len() => {
+                    rows[at].1 = value;
+                    dirty.set(*slot, at, &value);
+                }
+                _ => {
+                    rows.insert(at, (seed >> 44, value));
+                    assert_eq!(dirty.insert(*slot, at, seed >> 44, &value), rows.len());
+                }
+            }
+        }
+        assert_eq!((dirty.len(), dirty.starts().len()), (model.len(), model.len()));
+        for (slot, rows) in model {
+            assert!(
+                dirty
+                    .rows(slot)
+                    .keys
+                    .iter()
+                    .map(|k| u64::from_le_bytes(*k))
+                    .eq(rows.iter().map(|r| r.0))
+            );
+            dirty.take(slot, &mut Rows::default());
+        }
+        assert_eq!((dirty.memory(), dirty.len()), (0, 0));
     }
 }

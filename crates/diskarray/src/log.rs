@@ -151,63 +151,81 @@ pub enum RecordKind {
     Operations = 2,
 }
 
-/// A record being written.
+/// A record being written, whose length is known beforehand.
 pub struct RecordBuilder {
-    bytes: Vec<u8>,
+    out: AlignedBuf,
+    at: usize,
     items: u32,
 }
 
 impl RecordBuilder {
-    pub fn new(kind: RecordKind, epoch: u64, metadata: &[u8]) -> Self {
-        let mut bytes = vec![0; RECORD_HEADER];
-        bytes[4..6].copy_from_slice(&RECORD_MAGIC.to_le_bytes());
-        bytes[6] = FORMAT;
-        bytes[7] = kind as u8;
-        bytes[16..24].copy_from_slice(&epoch.to_le_bytes());
-        bytes[32..36].copy_from_slice(&(metadata.len() as u32).to_le_bytes());
-        bytes.extend_from_slice(metadata);
-        Self { bytes, items: 0 }
+    /// Bytes of an interval without its entries.
+    pub const INTERVAL: usize = 20;
+    /// Bytes of an entry.
+    pub const ENTRY: usize = 20;
+
+    /// Bytes of a record without items.
+    pub fn length(metadata: &[u8]) -> usize {
+        RECORD_HEADER + metadata.len()
     }
 
-    pub fn len(&self) -> usize {
-        self.bytes.len()
+    /// A record that will have `length` bytes altogether.
+    pub fn new(kind: RecordKind, epoch: u64, metadata: &[u8], length: usize) -> Self {
+        let mut out = AlignedBuf::new(length.div_ceil(BLOCK));
+        out[4..6].copy_from_slice(&RECORD_MAGIC.to_le_bytes());
+        out[6] = FORMAT;
+        out[7] = kind as u8;
+        out[8..12].copy_from_slice(&(length as u32).to_le_bytes());
+        out[16..24].copy_from_slice(&epoch.to_le_bytes());
+        out[32..36].copy_from_slice(&(metadata.len() as u32).to_le_bytes());
+        let (at, items) = (RECORD_HEADER, 0);
+        let mut record = Self { out, at, items };
+        record.put(metadata);
+        record
     }
 
-    pub fn interval(&mut self, low: u64, high: u64, entries: &[Entry]) {
-        self.bytes.extend_from_slice(&low.to_le_bytes());
-        self.bytes.extend_from_slice(&high.to_le_bytes());
-        self.bytes
-            .extend_from_slice(&(entries.len() as u32).to_le_bytes());
-        for e in entries {
-            self.bytes.extend_from_slice(&e.key.to_le_bytes());
-            for word in [e.count as u32, e.loc, e.sum] {
-                self.bytes.extend_from_slice(&word.to_le_bytes());
-            }
-        }
+    fn put(&mut self, bytes: &[u8]) {
+        self.out[self.at..self.at + bytes.len()].copy_from_slice(bytes);
+        self.at += bytes.len();
+    }
+
+    /// Opens an interval of `n` entries, which follow.
+    pub fn interval(&mut self, low: u64, high: u64, n: u32) {
+        self.put(&low.to_le_bytes());
+        self.put(&high.to_le_bytes());
+        self.put(&n.to_le_bytes());
         self.items += 1;
     }
 
+    pub fn entry(&mut self, e: &Entry) {
+        self.put(&e.key.to_le_bytes());
+        for word in [e.count as u32, e.loc, e.sum] {
+            self.put(&word.to_le_bytes());
+        }
+    }
+
     pub fn operations(&mut self, bytes: &[u8], items: u32) {
-        self.bytes.extend_from_slice(bytes);
+        self.put(bytes);
         self.items += items;
     }
 
     /// Closes the record for a place; returns its blocks and its checksum.
     pub fn finish(mut self, count: u64, chain: u32, block: u32, file_id: u32) -> (AlignedBuf, u32) {
-        let n = self.bytes.len();
-        self.bytes[8..12].copy_from_slice(&(n as u32).to_le_bytes());
-        self.bytes[12..16].copy_from_slice(&chain.to_le_bytes());
-        self.bytes[24..32].copy_from_slice(&count.to_le_bytes());
-        self.bytes[36..40].copy_from_slice(&self.items.to_le_bytes());
-        let sum = checksum(&self.bytes, block, file_id);
-        self.bytes[..4].copy_from_slice(&sum.to_le_bytes());
-        let mut out = AlignedBuf::new(n.div_ceil(BLOCK));
-        out[..n].copy_from_slice(&self.bytes);
-        (out, sum)
+        debug_assert_eq!(
+            self.at,
+            u32_at(&self.out, 8) as usize,
+            "the length was told right"
+        );
+        self.out[12..16].copy_from_slice(&chain.to_le_bytes());
+        self.out[24..32].copy_from_slice(&count.to_le_bytes());
+        self.out[36..40].copy_from_slice(&self.items.to_le_bytes());
+        let sum = checksum(&self.out[..self.at], block, file_id);
+        self.out[..4].copy_from_slice(&sum.to_le_bytes());
+        (self.out, sum)
     }
 }
 
-/// A record read back: header fields, metadata and the bytes of its items.
+/// A record read back: header fields, metadata and, in the blocks it was read into, its items.
 #[derive(Debug)]
 pub struct Record {
     pub kind: RecordKind,
@@ -217,7 +235,27 @@ pub struct Record {
     pub blocks: u32,
     pub items: u32,
     pub metadata: Vec<u8>,
-    pub body: Vec<u8>,
+    bytes: AlignedBuf,
+    body: std::ops::Range<usize>,
+}
+
+/// Extents that answer for a range of keys, as a record has them.
+#[derive(Clone, Copy)]
+pub struct Interval<'r> {
+    pub low: u64,
+    pub high: u64,
+    rows: &'r [[u8; RecordBuilder::ENTRY]],
+}
+
+impl<'r> Interval<'r> {
+    pub fn entries(&self) -> impl ExactSizeIterator<Item = Entry> + use<'r> {
+        self.rows.iter().map(|r| Entry {
+            key: u64_at(r, 0),
+            count: u32_at(r, 8).into(),
+            loc: u32_at(r, 12),
+            sum: u32_at(r, 16),
+        })
+    }
 }
 
 /// Length of the record that a block starts, if it looks like one; to be read before [`Record::read`].
@@ -229,9 +267,9 @@ pub fn record_blocks(first: &[u8], room: u32) -> Option<u32> {
 
 impl Record {
     /// `None` when the bytes are not the next record of this chain: the log ends here.
-    pub fn read(bytes: &[u8], chain: u32, block: u32, file_id: u32) -> Option<Self> {
-        let length = u32_at(bytes, 8) as usize;
-        let bytes = bytes.get(..length)?;
+    pub fn read(buf: AlignedBuf, chain: u32, block: u32, file_id: u32) -> Option<Self> {
+        let length = u32_at(&buf, 8) as usize;
+        let bytes = buf.get(..length)?;
         let sum = u32_at(bytes, 0);
         if checksum(bytes, block, file_id) != sum || u32_at(bytes, 12) != chain || bytes[6] != FORMAT {
             return None;
@@ -253,34 +291,35 @@ impl Record {
             blocks: length.div_ceil(BLOCK) as u32,
             items: u32_at(bytes, 36),
             metadata: bytes[RECORD_HEADER..RECORD_HEADER + metadata].to_vec(),
-            body: bytes[RECORD_HEADER + metadata..].to_vec(),
+            body: RECORD_HEADER + metadata..length,
+            bytes: buf,
         })
     }
 
-    /// The intervals of a delta; `None` when the body is malformed.
-    pub fn intervals(&self) -> Option<Vec<(u64, u64, Vec<Entry>)>> {
-        let mut at = &self.body[..];
-        let mut intervals = vec![];
+    /// Bytes of the items.
+    pub fn body(&self) -> &[u8] {
+        &self.bytes[self.body.clone()]
+    }
+
+    /// Calls `f` for the intervals of a delta in their order; `None` when the body is malformed.
+    pub fn intervals<E>(&self, mut f: impl FnMut(Interval<'_>) -> Result<(), E>) -> Option<Result<(), E>> {
+        let mut at = self.body();
         for _ in 0..self.items {
-            let (head, rest) = at.split_at_checked(20)?;
+            let (head, rest) = at.split_at_checked(RecordBuilder::INTERVAL)?;
             let (low, high, n) = (u64_at(head, 0), u64_at(head, 8), u32_at(head, 16) as usize);
-            let (rows, rest) = rest.split_at_checked(n.checked_mul(20)?)?;
-            let entry = |r: &[u8]| Entry {
-                key: u64_at(r, 0),
-                count: u32_at(r, 8).into(),
-                loc: u32_at(r, 12),
-                sum: u32_at(r, 16),
-            };
-            let entries: Vec<Entry> = rows.chunks_exact(20).map(entry).collect();
-            let first = entries.first()?.key;
-            let sorted = entries.is_sorted_by(|a, b| a.key < b.key) && entries.last()?.key <= high;
-            if first != low || !sorted {
+            let (rows, rest) = rest.split_at_checked(n.checked_mul(RecordBuilder::ENTRY)?)?;
+            let rows = rows.as_chunks().0;
+            let interval = Interval { low, high, rows };
+            let sorted = interval.entries().is_sorted_by(|a, b| a.key < b.key);
+            if !sorted || interval.entries().next()?.key != low || interval.entries().last()?.key > high {
                 return None;
             }
-            intervals.push((low, high, entries));
+            if let Err(e) = f(interval) {
+                return Some(Err(e));
+            }
             at = rest;
         }
-        Some(intervals)
+        Some(Ok(()))
     }
 }
 
@@ -305,22 +344,29 @@ mod tests {
         };
         assert_eq!(Superblock::read(&sb.write(16), 16).ok(), Some(sb.clone()));
         assert!(Superblock::read(&sb.write(16), 48).is_err());
-        let mut b = RecordBuilder::new(RecordKind::Delta, 5, b"meta");
-        let e = Entry {
-            key: 4,
-            count: 3,
-            loc: 99,
-            sum: 8,
+        let length = RecordBuilder::length(b"meta") + RecordBuilder::INTERVAL + RecordBuilder::ENTRY;
+        let builder = || {
+            let mut b = RecordBuilder::new(RecordKind::Delta, 5, b"meta", length);
+            b.interval(4, 20, 1);
+            let (key, count, loc, sum) = (4, 3, 99, 8);
+            b.entry(&Entry { key, count, loc, sum });
+            b.finish(12, 77, 300, 7)
         };
-        b.interval(4, 20, &[e]);
-        let (buf, sum) = b.finish(12, 77, 300, 7);
+        let (buf, sum) = builder();
         assert_eq!(record_blocks(&buf, 1), Some(1));
-        let r = Record::read(&buf, 77, 300, 7).unwrap();
+        let r = Record::read(buf, 77, 300, 7).unwrap();
         assert_eq!(
             (r.sum, r.epoch, r.count, &r.metadata[..]),
             (sum, 5, 12, &b"meta"[..])
         );
-        assert_eq!(r.intervals().unwrap(), vec![(4, 20, vec![e])]);
-        assert!(Record::read(&buf, 78, 300, 7).is_none() && Record::read(&buf, 77, 301, 7).is_none());
+        let mut seen = 0;
+        let read = r.intervals(|i| {
+            assert_eq!((i.low, i.high, i.entries().next().unwrap().loc), (4, 20, 99));
+            seen += 1;
+            Ok::<(), ()>(())
+        });
+        assert!(read == Some(Ok(())) && seen == 1);
+        assert!(Record::read(builder().0, 78, 300, 7).is_none());
+        assert!(Record::read(builder().0, 77, 301, 7).is_none());
     }
 }

@@ -1,13 +1,13 @@
 //! The typed faces: [`OrderedMap`], its snapshots, and iterators.
 
-use crate::apply::{Applied, REMOVE};
+use crate::apply::{Applied, Op, REMOVE};
 use crate::backend::{Backend, FileBackend};
-use crate::batch::{Batch, sort_by_key};
+use crate::batch::{Batch, sort};
 use crate::codec::Encoding;
 use crate::core::{Core, Hold, LEAST_MEMORY, Published};
 use crate::error::{Error, Result};
 use crate::options::{Durability, Options};
-use crate::store::Store;
+use crate::store::{Loan, Store};
 use crate::tree::Tree;
 use crate::value::{MAX_VALUE, Shape, Value};
 use crate::view::{Scan, View};
@@ -111,12 +111,43 @@ impl<V: Value> DoubleEndedIterator for Range<'_, V> {
 }
 
 /// Requests in sorted order, with where their answers belong.
-fn ordered(keys: &[u64]) -> Vec<(u64, u32)> {
-    let mut order: Vec<(u64, u32)> = keys.iter().copied().zip(0..).collect();
-    if !keys.is_sorted() {
-        sort_by_key(&mut order, |t| t.0);
+struct Ordered<'k> {
+    keys: &'k [u64],
+    /// Empty when the keys are in order as they are.
+    order: Vec<Op>,
+    _loan: Loan<'k>,
+}
+
+impl<'k> Ordered<'k> {
+    fn new(store: &'k Store, keys: &'k [u64]) -> Self {
+        if keys.is_sorted() {
+            return Self {
+                keys,
+                order: vec![],
+                _loan: store.lend(0),
+            };
+        }
+        let _loan = store.lend(size_of_val(keys) / 8 * size_of::<Op>());
+        let mut order: Vec<Op> = keys.iter().zip(0..).map(|(&key, seq)| Op { key, seq }).collect();
+        sort(&mut order);
+        Self { keys, order, _loan }
     }
-    order
+
+    fn key(&self, i: usize) -> u64 {
+        self.order.get(i).map_or_else(|| self.keys[i], |op| op.key)
+    }
+
+    fn place(&self, i: usize) -> usize {
+        self.order.get(i).map_or(i, |op| op.seq as usize)
+    }
+}
+
+/// Many requests, cut where sorting them all at once would take more of the budget than is there, with the place of each part.
+fn parts<'k>(store: &'k Store, keys: &'k [u64]) -> impl Iterator<Item = (usize, Ordered<'k>)> {
+    let most = (store.most_lent() / size_of::<Op>()).clamp(1, 1 << 30);
+    keys.chunks(most)
+        .enumerate()
+        .map(move |(i, part)| (i * most, Ordered::new(store, part)))
 }
 
 macro_rules! reading {
@@ -222,20 +253,14 @@ macro_rules! reading {
             ///
             /// # Errors
             /// As [`get`](Self::get).
-            ///
-            /// # Panics
-            /// On more than 2^32 keys.
             pub fn get_many(&self, keys: &[u64]) -> Result<Vec<Option<V>>> {
-                assert!(
-                    u32::try_from(keys.len()).is_ok(),
-                    "at most 2^32 keys a call"
-                );
-                let order = ordered(keys);
+                let view = self.view();
                 let mut values = vec![None; keys.len()];
-                self.view()
-                    .get_sorted(order.len(), &|i| order[i].0, &mut |i, value| {
-                        values[order[i].1 as usize] = value.map(V::load);
+                for (from, part) in parts(view.store, keys) {
+                    view.get_sorted(part.keys.len(), &|i| part.key(i), &mut |i, value| {
+                        values[from + part.place(i)] = value.map(V::load);
                     })?;
+                }
                 Ok(values)
             }
 
@@ -243,19 +268,13 @@ macro_rules! reading {
             ///
             /// # Errors
             /// As [`get`](Self::get).
-            ///
-            /// # Panics
-            /// On more than 2^32 keys.
             pub fn rank_many(&self, keys: &[u64]) -> Result<Vec<u64>> {
-                assert!(
-                    u32::try_from(keys.len()).is_ok(),
-                    "at most 2^32 keys a call"
-                );
-                let order = ordered(keys);
+                let view = self.view();
                 let mut ranks = vec![0; keys.len()];
-                let mut found = |i: usize, rank| ranks[order[i].1 as usize] = rank;
-                self.view()
-                    .rank_sorted(order.len(), &|i| order[i].0, &mut found)?;
+                for (from, part) in parts(view.store, keys) {
+                    let mut found = |i: usize, rank| ranks[from + part.place(i)] = rank;
+                    view.rank_sorted(part.keys.len(), &|i| part.key(i), &mut found)?;
+                }
                 Ok(ranks)
             }
 
@@ -263,21 +282,18 @@ macro_rules! reading {
             ///
             /// # Errors
             /// As [`get`](Self::get).
-            ///
-            /// # Panics
-            /// On more than 2^32 ranks.
             pub fn at_many(&self, ranks: &[u64]) -> Result<Vec<Option<(u64, V)>>> {
-                assert!(
-                    u32::try_from(ranks.len()).is_ok(),
-                    "at most 2^32 ranks a call"
-                );
-                let mut order = ordered(ranks);
-                order.truncate(order.partition_point(|t| t.0 < self.len()));
+                let view = self.view();
                 let mut rows = vec![None; ranks.len()];
-                self.view()
-                    .at_sorted(order.len(), &|i| order[i].0, &mut |i, key, value| {
-                        rows[order[i].1 as usize] = Some((key, V::load(value)));
+                for (from, part) in parts(view.store, ranks) {
+                    let below = (0..part.keys.len())
+                        .rev()
+                        .find(|&i| part.key(i) < self.len());
+                    let n = below.map_or(0, |i| i + 1);
+                    view.at_sorted(n, &|i| part.key(i), &mut |i, key, value| {
+                        rows[from + part.place(i)] = Some((key, V::load(value)));
                     })?;
+                }
                 Ok(rows)
             }
 

@@ -2,12 +2,12 @@
 //!
 //! Operations are executed strictly in the order of submission, each on the state that the ones before it left. What runs ahead is
 //! only reading: on submission the extent that an operation will need is looked up and requested, so that it is in the pool when its
-//! turn comes. If the directory has changed meanwhile, or the pool has let go of the extent, the operation reads for itself.
+//! turn comes; of an extent that is in the pool already, the cache lines are requested. If the directory has changed meanwhile, or the pool has let go of the extent, the operation reads for itself.
 
 use crate::backend::{AlignedBuf, BLOCK, Completion, Kind, Queue, Request};
 use crate::error::Result;
 use crate::map::OrderedMap;
-use crate::node::{CHANGED, Entry, NOWHERE};
+use crate::node::{Entry, NOWHERE};
 use crate::pool::BlockMap;
 use crate::value::Value;
 use std::collections::VecDeque;
@@ -75,12 +75,13 @@ impl<'m, V: Value> Pipeline<'m, V> {
             | Operation::Remove(key)
             | Operation::Rank(key) => Some(core.tree.find_entry(&core.store, key)?),
             Operation::At(rank) if rank < core.tree.count() => {
-                Some(core.tree.find_rank(&core.store, rank)?.entry())
+                let spot = core.tree.find_rank(&core.store, rank)?;
+                Some((spot.entry(), (rank - spot.before) as usize))
             }
             Operation::At(_) => None,
         };
         let wanted = match entry {
-            Some(entry) if entry.loc != NOWHERE && entry.loc & CHANGED == 0 => self.request(entry)?,
+            Some((entry, at)) if !core.view().fetch(&entry, at) => self.request(entry)?,
             _ => NOWHERE,
         };
         self.waiting.push_back((operation, wanted));
@@ -99,7 +100,7 @@ impl<'m, V: Value> Pipeline<'m, V> {
         let Some((operation, wanted)) = self.waiting.pop_front() else {
             return Ok(None);
         };
-        while self.in_flight.contains_key(&wanted) {
+        while wanted != NOWHERE && self.in_flight.contains_key(&wanted) {
             let Some(done) = self.complete(true)? else { break };
             self.settle(done)?;
         }
@@ -127,9 +128,6 @@ impl<'m, V: Value> Pipeline<'m, V> {
         let store = &self.map.core.store;
         if self.in_flight.contains_key(&entry.loc) {
             return Ok(entry.loc);
-        }
-        if store.pool.touch(entry.loc) {
-            return Ok(NOWHERE);
         }
         if self.queue.is_none() {
             self.queue = Some(store.queue(store.depth)?);

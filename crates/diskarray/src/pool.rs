@@ -2,7 +2,8 @@
 //!
 //! A reachable block never changes, so a frame is valid until its block is handed out again; the writer then replaces it.
 
-use crate::buf::{AlignedBuf, BLOCK};
+use crate::buf::{AlignedBuf, BLOCK, HUGE};
+use crate::codec::{Guess, prefetch_near};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -28,13 +29,13 @@ impl Hasher for BlockHasher {
 pub type BlockMap<V> = HashMap<u32, V, BuildHasherDefault<BlockHasher>>;
 
 const SHARDS: usize = 16;
-/// Frames of one allocation.
-const SLAB: usize = 64;
-/// Bytes of one frame with its bookkeeping.
-pub const FRAME_BYTES: usize = BLOCK + 24;
+/// Bytes of one frame with its bookkeeping, the map at its emptiest and while it grows included.
+pub const FRAME_BYTES: usize = BLOCK + 40;
 
 #[derive(Default)]
 struct Shard {
+    /// Frames of one allocation.
+    slab: usize,
     map: BlockMap<u32>,
     slabs: Vec<AlignedBuf>,
     /// Block in each frame, and whether it was used since the hand came by. 0 is no block.
@@ -45,13 +46,13 @@ struct Shard {
 
 impl Shard {
     fn frame(&self, i: u32) -> &[u8] {
-        let at = i as usize % SLAB * BLOCK;
-        &self.slabs[i as usize / SLAB][at..at + BLOCK]
+        let at = i as usize % self.slab * BLOCK;
+        &self.slabs[i as usize / self.slab][at..at + BLOCK]
     }
 
     fn frame_mut(&mut self, i: u32) -> &mut [u8] {
-        let at = i as usize % SLAB * BLOCK;
-        &mut self.slabs[i as usize / SLAB][at..at + BLOCK]
+        let at = i as usize % self.slab * BLOCK;
+        &mut self.slabs[i as usize / self.slab][at..at + BLOCK]
     }
 
     fn shrink(&mut self, frames: usize) {
@@ -74,7 +75,9 @@ impl Shard {
             }
         }
         self.owner.truncate(frames);
-        self.slabs.truncate(frames.div_ceil(SLAB));
+        self.owner.shrink_to_fit();
+        self.slabs.truncate(frames.div_ceil(self.slab));
+        self.map.shrink_to(frames);
         self.hand = 0;
     }
 
@@ -83,8 +86,9 @@ impl Shard {
             return Some(frame);
         }
         if self.owner.len() < capacity {
-            if self.owner.len().is_multiple_of(SLAB) {
-                self.slabs.push(AlignedBuf::new(SLAB));
+            if self.owner.len().is_multiple_of(self.slab) {
+                self.slabs.push(AlignedBuf::new(self.slab));
+                self.owner.reserve_exact(self.slab);
             }
             self.owner.push((0, false));
             return Some(self.owner.len() as u32 - 1);
@@ -105,18 +109,34 @@ impl Shard {
 /// The cache.
 pub struct Pool {
     shards: Vec<Mutex<Shard>>,
-    /// Frames of each shard.
-    capacity: AtomicUsize,
+    slab: usize,
+    /// Slabs of all shards together.
+    slabs: AtomicUsize,
 }
 
 impl Pool {
-    pub fn new(bytes: usize) -> Self {
-        let pool = Self {
-            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
-            capacity: 0.into(),
+    /// An empty cache that takes memory by slabs of so many frames.
+    pub fn new(slab: usize) -> Self {
+        let shard = || {
+            Mutex::new(Shard {
+                slab,
+                ..Shard::default()
+            })
         };
-        pool.resize(bytes);
-        pool
+        Self {
+            shards: (0..SHARDS).map(|_| shard()).collect(),
+            slab,
+            slabs: 0.into(),
+        }
+    }
+
+    /// A slab size that fits a budget: few large ones, as long as every shard gets some.
+    pub fn slab_for(budget: usize) -> usize {
+        match budget >> 20 {
+            0..16 => 8,
+            16..64 => 64,
+            _ => HUGE,
+        }
     }
 
     fn shard(&self, block: u32) -> MutexGuard<'_, Shard> {
@@ -124,23 +144,23 @@ impl Pool {
         shard.lock().unwrap_or_else(|poison| poison.into_inner())
     }
 
+    /// Frames that a shard may have.
+    fn capacity(&self, shard: usize) -> usize {
+        let slabs = self.slabs.load(Ordering::Relaxed);
+        (slabs / SHARDS + usize::from(shard < slabs % SHARDS)) * self.slab
+    }
+
     /// Sets the budget; gives memory back at once when it shrank below what is held, spare frames first.
     pub fn resize(&self, bytes: usize) {
-        let frames = bytes / FRAME_BYTES / SHARDS;
-        // Whole slabs, except that a tiny pool has a few frames at least.
-        let frames = if frames < SLAB {
-            frames.max(2)
-        } else {
-            frames / SLAB * SLAB
-        };
-        if self.capacity.swap(frames, Ordering::Relaxed) <= frames {
+        let slabs = bytes / FRAME_BYTES / self.slab;
+        if self.slabs.swap(slabs, Ordering::Relaxed) <= slabs {
             return;
         }
-        for shard in &self.shards {
+        for (i, shard) in self.shards.iter().enumerate() {
             shard
                 .lock()
                 .unwrap_or_else(|poison| poison.into_inner())
-                .shrink(frames);
+                .shrink(self.capacity(i));
         }
     }
 
@@ -148,7 +168,7 @@ impl Pool {
     pub fn memory(&self) -> usize {
         let frames = |s: &Mutex<Shard>| {
             let s = s.lock().unwrap_or_else(|poison| poison.into_inner());
-            s.slabs.len() * SLAB * BLOCK + s.owner.capacity() * 8 + s.map.capacity() * 9
+            s.slabs.len() * self.slab * BLOCK + s.owner.capacity() * 8 + s.map.capacity() * 12
         };
         self.shards.iter().map(frames).sum()
     }
@@ -172,6 +192,17 @@ impl Pool {
         true
     }
 
+    /// Whether the block is here; counts as a use, and asks for the cache lines that a search will read.
+    pub fn fetch(&self, block: u32, guess: Guess) -> bool {
+        let mut shard = self.shard(block);
+        let Some(&frame) = shard.map.get(&block) else {
+            return false;
+        };
+        shard.owner[frame as usize].1 = true;
+        prefetch_near(shard.frame(frame), guess);
+        true
+    }
+
     /// Puts a block in unless it is here.
     pub fn insert_new(&self, block: u32, bytes: &[u8]) {
         if !self.touch(block) {
@@ -187,7 +218,7 @@ impl Pool {
 
     /// Puts a copy of the block in, over an older one of the same number.
     pub fn insert(&self, block: u32, bytes: &[u8]) {
-        let capacity = self.capacity.load(Ordering::Relaxed);
+        let capacity = self.capacity(block as usize % SHARDS);
         let mut shard = self.shard(block);
         let known = shard.map.get(&block).copied();
         let Some(frame) = known.or_else(|| shard.victim(capacity)) else {
@@ -216,7 +247,8 @@ mod tests {
 
     #[test]
     fn holds_what_was_put_and_stays_within_its_budget() {
-        let pool = Pool::new(64 * FRAME_BYTES * SHARDS);
+        let pool = Pool::new(8);
+        pool.resize(64 * FRAME_BYTES * SHARDS);
         for b in 1..5000u32 {
             pool.insert(b, &[b as u8; BLOCK]);
             assert_eq!(pool.with(b, |p| p[17]), Some(b as u8));
@@ -226,8 +258,13 @@ mod tests {
         assert!(pool.remove(4999) && !pool.holds(4999));
         pool.insert(4998, &[9; BLOCK]);
         assert_eq!(pool.with(4998, |p| p[0]), Some(9));
-        pool.resize(1);
+        assert!(pool.memory() <= 64 * FRAME_BYTES * SHARDS);
+        pool.resize(8 * FRAME_BYTES * SHARDS);
+        assert!(pool.memory() <= 8 * FRAME_BYTES * SHARDS);
         pool.insert(1, &[3; BLOCK]);
         assert_eq!(pool.with(1, |p| p[0]), Some(3));
+        pool.resize(0);
+        pool.insert(1, &[3; BLOCK]);
+        assert!(!pool.holds(1) && pool.memory() == 0);
     }
 }

@@ -182,7 +182,7 @@ fn newest_commit(source: &dyn Backend, blocks: u32) -> Option<u64> {
         };
         let mut bytes = AlignedBuf::new(n as usize);
         source.read_at(offset, &mut bytes).ok()?;
-        let Some(record) = Record::read(&bytes, chain, block, sb.file_id) else {
+        let Some(record) = Record::read(bytes, chain, block, sb.file_id) else {
             break;
         };
         (epoch, used, chain) = (record.epoch, used + record.blocks, record.sum);

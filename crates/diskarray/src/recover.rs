@@ -4,11 +4,12 @@ use crate::backend::{AlignedBuf, BLOCK, Backend};
 use crate::codec::u64_at;
 use crate::core::{Core, Journal};
 use crate::error::{Error, Result};
-use crate::log::{NoSuperblock, Record, RecordKind, Superblock, record_blocks};
-use crate::node::{Entry, Expect, MAX_LEVEL, NODE_BLOCKS, NOWHERE, Node};
+use crate::log::{Interval, NoSuperblock, Record, RecordKind, Superblock, record_blocks};
+use crate::node::{Expect, MAX_LEVEL, NODE_BLOCKS, NOWHERE, Node};
 use crate::options::Options;
 use crate::space::{MAX_BLOCKS, RESERVED, Run, Space};
 use crate::value::Shape;
+use crate::view::View;
 use std::sync::Arc;
 
 impl Core {
@@ -125,7 +126,7 @@ impl Core {
         };
         let mut bytes = AlignedBuf::new(n as usize);
         self.store.read(block, &mut bytes)?;
-        Ok(Record::read(&bytes, self.log_chain, block, self.store.file_id).filter(|r| r.epoch > self.epoch))
+        Ok(Record::read(bytes, self.log_chain, block, self.store.file_id).filter(|r| r.epoch > self.epoch))
     }
 
     fn replay(&mut self) -> Result<()> {
@@ -140,11 +141,11 @@ impl Core {
                 RecordKind::Delta => {
                     // Extents of a delta hold the effect of all operations before it.
                     operations.clear();
-                    let malformed = || self.store.corrupt(block, "log record is malformed");
-                    let intervals = record.intervals().ok_or_else(malformed)?;
-                    for (low, high, new) in intervals {
-                        self.replay_interval(low, high, &new)?;
-                    }
+                    let store = self.store.clone();
+                    let malformed = || store.corrupt(block, "log record is malformed");
+                    record
+                        .intervals(|interval| self.replay_interval(interval))
+                        .unwrap_or_else(|| Err(malformed()))?;
                     if self.tree.count() != record.count {
                         return Err(self
                             .store
@@ -157,7 +158,7 @@ impl Core {
         let w = self.store.shape.width;
         let read_only = std::mem::replace(&mut self.options.read_only, false);
         for record in &operations {
-            let mut at = &record.body[..];
+            let mut at = record.body();
             for _ in 0..record.items {
                 let malformed = || {
                     self.store
@@ -194,30 +195,50 @@ impl Core {
         Ok(())
     }
 
-    fn replay_interval(&mut self, low: u64, high: u64, new: &[Entry]) -> Result<()> {
-        let mut old = vec![];
-        self.view().entries(low, high, &mut |e, _| {
-            old.push(*e);
+    fn replay_interval(&mut self, interval: Interval<'_>) -> Result<()> {
+        let Self {
+            store,
+            tree,
+            space,
+            file_blocks,
+            freed_nodes,
+            ..
+        } = self;
+        let view = View {
+            store,
+            tree,
+            dirty: None,
+        };
+        view.entries(interval.low, interval.high, &mut |e, _| {
+            if e.loc != NOWHERE {
+                space.release((e.loc, 1));
+            }
             Ok(())
         })?;
-        for e in old.iter().filter(|e| e.loc != NOWHERE) {
-            self.space.free((e.loc, 1));
-        }
-        self.space.committed(0);
-        self.space.reclaim(0);
-        for e in new {
-            let inside = e.loc >= RESERVED && e.loc < self.file_blocks;
-            if !inside || !self.space.mark((e.loc, 1)) {
-                return Err(self.store.corrupt(
+        for e in interval.entries() {
+            let inside = e.loc >= RESERVED && e.loc < *file_blocks;
+            if !inside || !space.mark((e.loc, 1)) {
+                return Err(store.corrupt(
                     e.loc,
                     "extent named by the log is used twice or lies outside of the file",
                 ));
             }
         }
-        self.tree
-            .replace(&self.store, low, high, new, &mut self.freed_nodes)
+        // A few at a time: the last of them answers for the rest of the range until its followers come.
+        let mut entries = interval.entries().peekable();
+        let (mut low, mut part) = (interval.low, Vec::with_capacity(PART + 1));
+        while entries.peek().is_some() {
+            part.extend(entries.by_ref().take(PART));
+            tree.replace(store, low, interval.high, &part, freed_nodes)?;
+            part.drain(..part.len() - 1);
+            low = part[0].key;
+        }
+        Ok(())
     }
 }
+
+/// Entries of a record that go into the directory at once.
+const PART: usize = if cfg!(test) { 5 } else { 512 };
 
 fn foreign(name: &str, reason: String) -> Error {
     Error::NotOurs {

@@ -17,6 +17,48 @@ pub const MAX_BLOCKS: u32 = 1 << 31;
 /// A run of blocks: first block and length.
 pub type Run = (u32, u32);
 
+/// Blocks that wait to be free: runs while they are few, a bit a block when that is smaller.
+#[derive(Default)]
+struct Freed {
+    runs: Vec<Run>,
+    map: Vec<u64>,
+    blocks: u64,
+}
+
+impl Freed {
+    /// `total`: blocks of the file.
+    fn add(&mut self, run: Run, total: u32) {
+        self.blocks += u64::from(run.1);
+        if !self.map.is_empty() {
+            return self.set(run);
+        }
+        // A rewritten stretch frees its blocks in order: one run instead of thousands.
+        match self.runs.last_mut() {
+            Some(last) if last.0 + last.1 == run.0 => last.1 += run.1,
+            _ => self.runs.push(run),
+        }
+        let bits = total as usize / 64 + 1;
+        if self.runs.len() > bits.max(64) {
+            self.map = vec![0; bits];
+            std::mem::take(&mut self.runs)
+                .into_iter()
+                .for_each(|run| self.set(run));
+        }
+    }
+
+    fn set(&mut self, run: Run) {
+        let words = (run.0 + run.1) as usize / 64 + 1;
+        if self.map.len() < words {
+            self.map.resize(words, 0);
+        }
+        (run.0..run.0 + run.1).for_each(|b| self.map[b as usize / 64] |= 1 << (b % 64));
+    }
+
+    fn memory(&self) -> usize {
+        self.runs.capacity() * 8 + self.map.capacity() * 8
+    }
+}
+
 pub struct Space {
     used: Vec<u64>,
     live: Vec<u16>,
@@ -29,8 +71,8 @@ pub struct Space {
     candidates: Vec<u32>,
     /// Segments below this one are known to hold something.
     empty_hint: usize,
-    freed: Vec<Run>,
-    waiting: VecDeque<(u64, Vec<Run>)>,
+    freed: Freed,
+    waiting: VecDeque<(u64, Freed)>,
     /// Allocate at the lowest free place, as compaction wants.
     pack: bool,
 }
@@ -47,7 +89,7 @@ impl Space {
             cursor_end: 0,
             candidates: vec![],
             empty_hint: 0,
-            freed: vec![],
+            freed: Freed::default(),
             waiting: VecDeque::new(),
             pack: false,
         };
@@ -73,13 +115,12 @@ impl Space {
 
     /// Freed blocks that a commit or snapshot still holds.
     pub fn waiting_blocks(&self) -> u64 {
-        let runs = self.waiting.iter().flat_map(|(_, runs)| runs).chain(&self.freed);
-        runs.map(|r| u64::from(r.1)).sum()
+        self.waiting.iter().map(|(_, freed)| freed.blocks).sum::<u64>() + self.freed.blocks
     }
 
     pub fn memory(&self) -> usize {
-        let waiting: usize = self.waiting.iter().map(|(_, runs)| runs.capacity() * 8).sum();
-        self.used.capacity() * 8 + self.live.capacity() * 2 + self.freed.capacity() * 8 + waiting
+        let waiting: usize = self.waiting.iter().map(|(_, freed)| freed.memory()).sum();
+        self.used.capacity() * 8 + self.live.capacity() * 2 + self.freed.memory() + waiting
     }
 
     pub fn is_used(&self, block: u32) -> bool {
@@ -100,7 +141,8 @@ impl Space {
         true
     }
 
-    fn release(&mut self, run: Run) {
+    /// Frees blocks at once, as recovery does before anything else is written.
+    pub fn release(&mut self, run: Run) {
         for b in run.0..run.0 + run.1 {
             debug_assert!(self.is_used(b), "block {b} is freed twice");
             self.used[b as usize / 64] &= !(1 << (b % 64));
@@ -115,16 +157,12 @@ impl Space {
 
     /// Frees blocks at the next durable commit.
     pub fn free(&mut self, run: Run) {
-        // A rewritten stretch frees its blocks in order: one run instead of thousands.
-        match self.freed.last_mut() {
-            Some(last) if last.0 + last.1 == run.0 => last.1 += run.1,
-            _ => self.freed.push(run),
-        }
+        self.freed.add(run, self.total);
     }
 
     /// The commit of `epoch` is durable: what was freed before it may go once no snapshot is older.
     pub fn committed(&mut self, epoch: u64) {
-        if !self.freed.is_empty() {
+        if self.freed.blocks > 0 {
             self.waiting.push_back((epoch, std::mem::take(&mut self.freed)));
         }
     }
@@ -132,8 +170,15 @@ impl Space {
     /// Gives back blocks freed by commits up to `oldest`, the oldest epoch that a reader holds.
     pub fn reclaim(&mut self, oldest: u64) {
         while self.waiting.front().is_some_and(|w| w.0 <= oldest) {
-            let (_, runs) = self.waiting.pop_front().expect("front exists");
-            runs.into_iter().for_each(|run| self.release(run));
+            let (_, freed) = self.waiting.pop_front().expect("front exists");
+            freed.runs.into_iter().for_each(|run| self.release(run));
+            for (word, bits) in (0..).zip(freed.map) {
+                let mut rest = bits;
+                while rest != 0 {
+                    self.release((word * 64 + rest.trailing_zeros(), 1));
+                    rest &= rest - 1;
+                }
+            }
             self.candidates.clear();
         }
     }

@@ -1,7 +1,7 @@
 //! Blocks with names: checked reads of extents and nodes through the caches, reads ahead, gathered writes.
 
 use crate::backend::{AlignedBuf, BLOCK, Backend, Completion, Kind, Queue, Request};
-use crate::codec::{Encoded, Header, Page, seal};
+use crate::codec::{Encoded, Encoding, Guess, Header, Page, prefetch_near, seal};
 use crate::error::{Error, Result};
 use crate::node::{Expect, NODE_BYTES, Node};
 use crate::pool::{BlockMap, Pool};
@@ -11,6 +11,24 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
+
+/// Memory taken from the pool until it is dropped.
+pub struct Loan<'s> {
+    store: &'s Store,
+    bytes: usize,
+}
+
+/// Loans up to this size are covered by the slack of the budget.
+const SMALL_LOAN: usize = 48 << 10;
+
+impl Drop for Loan<'_> {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            self.store.pool_lent.fetch_sub(self.bytes, Relaxed);
+            self.store.fit_pool();
+        }
+    }
+}
 
 /// What moved, since the store was opened.
 #[derive(Default)]
@@ -40,8 +58,12 @@ pub struct Store {
     pub backend: Arc<dyn Backend>,
     pub name: String,
     pub shape: Shape,
+    pub encoding: Encoding,
     pub file_id: u32,
     pub pool: Pool,
+    /// What the budget gives the pool, and how much of it is lent to calls in progress.
+    pool_grant: AtomicUsize,
+    pool_lent: AtomicUsize,
     nodes: Mutex<NodeCache>,
     node_capacity: AtomicUsize,
     pub counters: Counters,
@@ -59,16 +81,21 @@ impl Store {
         backend: Arc<dyn Backend>,
         name: String,
         shape: Shape,
+        encoding: Encoding,
         file_id: u32,
         depth: usize,
         window: usize,
+        slab: usize,
     ) -> Self {
         Self {
             backend,
             name,
             shape,
+            encoding,
             file_id,
-            pool: Pool::new(0),
+            pool: Pool::new(slab),
+            pool_grant: 0.into(),
+            pool_lent: 0.into(),
             nodes: Mutex::default(),
             node_capacity: 8.into(),
             counters: Counters::default(),
@@ -78,6 +105,35 @@ impl Store {
             #[cfg(test)]
             drop_parent_checksum: false.into(),
         }
+    }
+
+    /// Gives the pool a share of the budget.
+    pub fn grant_pool(&self, bytes: usize) {
+        self.pool_grant.store(bytes, Relaxed);
+        self.fit_pool();
+    }
+
+    fn fit_pool(&self) {
+        let bytes = self
+            .pool_grant
+            .load(Relaxed)
+            .saturating_sub(self.pool_lent.load(Relaxed));
+        self.pool.resize(bytes);
+    }
+
+    /// Takes memory from the pool for a call that needs some for itself. Little of it is not worth the trouble: the budget has slack.
+    pub fn lend(&self, bytes: usize) -> Loan<'_> {
+        let bytes = if bytes > SMALL_LOAN { bytes } else { 0 };
+        if bytes > 0 {
+            self.pool_lent.fetch_add(bytes, Relaxed);
+            self.fit_pool();
+        }
+        Loan { store: self, bytes }
+    }
+
+    /// Most bytes that one call should borrow.
+    pub fn most_lent(&self) -> usize {
+        (self.pool_grant.load(Relaxed) / 2).max(SMALL_LOAN)
     }
 
     pub fn io(&self, what: &'static str, offset: u64) -> impl FnOnce(io::Error) -> Error {
@@ -146,6 +202,16 @@ impl Store {
             .map_err(self.io("start a queue", 0))
     }
 
+    /// A guess at where in an extent of `of` rows a search ends.
+    #[inline]
+    pub fn guess(&self, at: usize, of: u64) -> Guess {
+        Guess {
+            at,
+            of: of as usize,
+            encoding: self.encoding,
+        }
+    }
+
     /// Checks an extent against itself and its parent.
     pub fn check_extent(&self, block: u32, sum: u32, bytes: &[u8]) -> Result<Header> {
         let header = Header::read(bytes, block, self.file_id).map_err(|why| self.corrupt(block, why))?;
@@ -169,8 +235,23 @@ impl Store {
 
     /// Runs `f` on a checked extent, from the pool or the disk.
     pub fn with_extent<R>(&self, block: u32, sum: u32, f: impl FnOnce(&Page<'_>) -> R) -> Result<R> {
+        self.with_extent_near(block, sum, None, f)
+    }
+
+    /// As [`with_extent`](Self::with_extent), for a search that is likely to end at `guess`.
+    #[inline]
+    pub fn with_extent_near<R>(
+        &self,
+        block: u32,
+        sum: u32,
+        guess: Option<Guess>,
+        f: impl FnOnce(&Page<'_>) -> R,
+    ) -> Result<R> {
         let mut f = Some(f);
         let mut run = |bytes: &[u8]| {
+            if let Some(guess) = guess {
+                prefetch_near(bytes, guess);
+            }
             let page = self.page(block, bytes)?;
             Ok((f.take().expect("called once"))(&page))
         };

@@ -137,16 +137,17 @@ impl Tree {
         }
     }
 
-    /// As [`find`](Self::find), without ranks.
+    /// As [`find`](Self::find), without ranks; also the row at which the key is likely to be.
     #[inline]
-    pub fn find_entry(&self, store: &Store, key: u64) -> Result<Entry> {
+    pub fn find_entry(&self, store: &Store, key: u64) -> Result<(Entry, usize)> {
         let (mut node, mut high) = (NodeRef::Pinned(&self.root), u64::MAX);
         loop {
             let i = node.find(key);
-            if node.level == 1 {
-                return Ok(node.entry(i));
-            }
             let range = range_of(&node, i, high);
+            if node.level == 1 {
+                let entry = node.entry(i);
+                return Ok((entry, guess(key, range, entry.count)));
+            }
             high = range.1;
             node = node.child(store, i, range)?;
         }
@@ -354,6 +355,13 @@ impl Tree {
         let mut left = bytes.saturating_sub(self.root.memory());
         walk(Arc::make_mut(&mut self.root), u64::MAX, store, &mut left, visit)
     }
+}
+
+/// Row of an extent at which a key would be if the keys of its range were spread evenly.
+#[inline]
+pub fn guess(key: u64, (low, high): (u64, u64), count: u64) -> usize {
+    // Rounding does not matter: a guess may be wrong.
+    (key.wrapping_sub(low) as f64 / (high - low) as f64 * count as f64) as usize
 }
 
 fn entry_of(node: &Node) -> Entry {

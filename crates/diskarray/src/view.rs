@@ -1,11 +1,11 @@
 //! Reading one state of the map: lookups, order statistics, many at a time, scans.
 
-use crate::codec::Rows;
+use crate::codec::{Page, Rows};
 use crate::dirty::Dirty;
 use crate::error::Result;
 use crate::node::{CHANGED, Entry, NOWHERE};
 use crate::store::{ReadAhead, Store};
-use crate::tree::{Tree, range_of};
+use crate::tree::{Tree, guess, range_of};
 use crate::value::MAX_VALUE;
 use std::collections::VecDeque;
 
@@ -41,23 +41,55 @@ pub(crate) struct Touch {
 }
 
 impl<'a> View<'a> {
-    fn slot(&self, loc: u32) -> Option<&'a Rows> {
-        let dirty = self.dirty.filter(|_| loc & CHANGED != 0)?;
-        Some(&dirty.get(loc & !CHANGED).rows)
+    /// The rows of an extent that is changed in memory.
+    #[inline]
+    fn slot(&self, loc: u32) -> Option<Page<'a>> {
+        let rows = self.dirty.filter(|_| loc & CHANGED != 0)?.rows(loc & !CHANGED);
+        Some(Page::of_rows(&self.store.shape, rows.keys, rows.vals))
+    }
+
+    /// Runs `f` on an extent, which has a place.
+    #[inline]
+    fn with_extent<R>(&self, e: &Entry, f: impl FnOnce(&Page<'_>) -> R) -> Result<R> {
+        match self.slot(e.loc) {
+            Some(page) => Ok(f(&page)),
+            None => self.store.with_extent(e.loc, e.sum, f),
+        }
+    }
+
+    /// As [`with_extent`](Self::with_extent), for a search that is likely to end at row `at`.
+    #[inline]
+    fn with_extent_near<R>(&self, e: &Entry, at: usize, f: impl FnOnce(&Page<'_>) -> R) -> Result<R> {
+        match self.slot(e.loc) {
+            Some(page) => Ok(f(&page)),
+            None => {
+                let guess = Some(self.store.guess(at, e.count));
+                self.store.with_extent_near(e.loc, e.sum, guess, f)
+            }
+        }
+    }
+
+    /// Asks for the cache lines that a search ending at row `at` reads; false if the extent is not in memory.
+    #[inline]
+    pub fn fetch(&self, e: &Entry, at: usize) -> bool {
+        match self.dirty.filter(|_| e.loc & CHANGED != 0) {
+            Some(dirty) => {
+                dirty.prefetch(e.loc & !CHANGED, at);
+                true
+            }
+            None => e.loc == NOWHERE || self.store.pool.fetch(e.loc, self.store.guess(at, e.count)),
+        }
     }
 
     /// Finds `key`; its value goes to `out`.
     #[inline]
     pub fn get(&self, key: u64, out: &mut [u8]) -> Result<bool> {
-        let e = self.tree.find_entry(self.store, key)?;
+        let (e, at) = self.tree.find_entry(self.store, key)?;
         if e.count == 0 {
             return Ok(false);
         }
-        if let Some(rows) = self.slot(e.loc) {
-            return Ok(get_in_rows(rows, key, out));
-        }
-        self.store.with_extent(e.loc, e.sum, |page| {
-            let (i, hit) = page.lower_bound(key);
+        self.with_extent_near(&e, at, |page| {
+            let (i, hit) = page.lower_bound_near(key, at);
             if hit {
                 page.value_at(i, out);
             }
@@ -72,12 +104,8 @@ impl<'a> View<'a> {
         if e.count == 0 {
             return Ok(spot.before);
         }
-        let within = match self.slot(e.loc) {
-            Some(rows) => rows.keys.partition_point(|&k| k < key),
-            None => self
-                .store
-                .with_extent(e.loc, e.sum, |page| page.lower_bound(key).0)?,
-        };
+        let at = guess(key, spot.range(), e.count);
+        let within = self.with_extent_near(&e, at, |page| page.lower_bound_near(key, at).0)?;
         Ok(spot.before + within as u64)
     }
 
@@ -88,17 +116,11 @@ impl<'a> View<'a> {
         }
         let spot = self.tree.find_rank(self.store, rank)?;
         let (e, i) = (spot.entry(), (rank - spot.before) as usize);
-        if let Some(rows) = self.slot(e.loc) {
-            let w = out.len();
-            out.copy_from_slice(&rows.vals[i * w..i * w + w]);
-            return Ok(Some(rows.keys[i]));
-        }
-        self.store
-            .with_extent(e.loc, e.sum, |page| {
-                page.value_at(i, out);
-                page.key_at(i)
-            })
-            .map(Some)
+        self.with_extent_near(&e, i, |page| {
+            page.value_at(i, out);
+            page.key_at(i)
+        })
+        .map(Some)
     }
 
     /// Calls `f` for the directory entries whose first key lies in `low..=high`, in order, with their ranges.
@@ -124,27 +146,36 @@ impl<'a> View<'a> {
         }
     }
 
+    /// Number of the entries that [`entries`](Self::entries) visits.
+    pub fn count_entries(&self, low: u64, high: u64) -> Result<usize> {
+        let (mut from, mut n) = (low, 0);
+        loop {
+            let spot = self.tree.find(self.store, from)?;
+            let first = spot.leaf.keys.partition_point(|&k| k < from);
+            n += spot.leaf.keys.partition_point(|&k| k <= high) - first;
+            match spot.leaf_high.checked_add(1) {
+                Some(next) if next <= high => from = next,
+                _ => return Ok(n),
+            }
+        }
+    }
+
     /// All rows of an extent, appended to `rows`.
     pub fn rows(&self, e: &Entry, rows: &mut Rows) -> Result<()> {
         if e.loc == NOWHERE {
             return Ok(());
         }
-        if let Some(own) = self.slot(e.loc) {
-            rows.keys.extend_from_slice(&own.keys);
-            rows.vals.extend_from_slice(&own.vals);
-            return Ok(());
-        }
-        let decoded = self.store.with_extent(e.loc, e.sum, |page| page.decode(rows))?;
+        let decoded = self.with_extent(e, |page| page.decode(rows))?;
         decoded.map_err(|why| self.store.corrupt(e.loc, why))
     }
 
     /// Answers sorted requests extent by extent, with reads ahead. `place` finds where the request `i` belongs: the touch it opens, and
-    /// the first request after it that belongs elsewhere. `answer` is called for each touch with the rows or the page.
+    /// the first request after it that belongs elsewhere. `answer` is called for each touch with its extent, if it has one.
     fn sweep(
         &self,
         n: usize,
         place: &dyn Fn(usize) -> Result<Touch>,
-        answer: &mut dyn FnMut(&Touch, Source<'_>) -> Result<()>,
+        answer: &mut dyn FnMut(&Touch, Option<Page<'_>>) -> Result<()>,
     ) -> Result<()> {
         let mut ahead = ReadAhead::new(self.store)?;
         let mut touches: VecDeque<Touch> = VecDeque::new();
@@ -162,16 +193,16 @@ impl<'a> View<'a> {
                 return Ok(());
             };
             if touch.entry.loc == NOWHERE {
-                answer(&touch, Source::Nothing)?;
-            } else if let Some(rows) = self.slot(touch.entry.loc) {
-                answer(&touch, Source::Rows(rows))?;
+                answer(&touch, None)?;
+            } else if let Some(page) = self.slot(touch.entry.loc) {
+                answer(&touch, Some(page))?;
             } else {
                 let keep = touch.to - touch.from < 8;
                 ahead.next(|block, bytes, cached| {
                     if keep && !cached {
                         self.store.pool.insert_new(block, bytes);
                     }
-                    answer(&touch, Source::Page(self.store.page(block, bytes)?))
+                    answer(&touch, Some(self.store.page(block, bytes)?))
                 })??;
             }
         }
@@ -201,19 +232,15 @@ impl<'a> View<'a> {
     ) -> Result<()> {
         let w = self.store.shape.width;
         let mut value = [0u8; MAX_VALUE];
-        self.sweep(n, &|i| self.touch_of_key(keys, n, i), &mut |touch, source| {
+        self.sweep(n, &|i| self.touch_of_key(keys, n, i), &mut |touch, page| {
             for i in touch.from..touch.to {
-                let hit = match &source {
-                    Source::Nothing => false,
-                    Source::Rows(rows) => get_in_rows(rows, keys(i), &mut value[..w]),
-                    Source::Page(page) => {
-                        let (at, hit) = page.lower_bound(keys(i));
-                        if hit {
-                            page.value_at(at, &mut value[..w]);
-                        }
-                        hit
+                let hit = page.is_some_and(|page| {
+                    let (at, hit) = page.lower_bound(keys(i));
+                    if hit {
+                        page.value_at(at, &mut value[..w]);
                     }
-                };
+                    hit
+                });
                 found(i, hit.then_some(&value[..w]));
             }
             Ok(())
@@ -227,13 +254,9 @@ impl<'a> View<'a> {
         keys: &dyn Fn(usize) -> u64,
         found: &mut dyn FnMut(usize, u64),
     ) -> Result<()> {
-        self.sweep(n, &|i| self.touch_of_key(keys, n, i), &mut |touch, source| {
+        self.sweep(n, &|i| self.touch_of_key(keys, n, i), &mut |touch, page| {
             for i in touch.from..touch.to {
-                let within = match &source {
-                    Source::Nothing => 0,
-                    Source::Rows(rows) => rows.keys.partition_point(|&k| k < keys(i)),
-                    Source::Page(page) => page.lower_bound(keys(i)).0,
-                };
+                let within = page.map_or(0, |page| page.lower_bound(keys(i)).0);
                 found(i, touch.before + within as u64);
             }
             Ok(())
@@ -263,16 +286,12 @@ impl<'a> View<'a> {
         };
         let w = self.store.shape.width;
         let mut value = [0u8; MAX_VALUE];
-        self.sweep(n, &place, &mut |touch, source| {
+        self.sweep(n, &place, &mut |touch, page| {
             for i in touch.from..touch.to {
                 let at = (ranks(i) - touch.before) as usize;
-                match &source {
-                    Source::Nothing => {}
-                    Source::Rows(rows) => found(i, rows.keys[at], &rows.vals[at * w..at * w + w]),
-                    Source::Page(page) => {
-                        page.value_at(at, &mut value[..w]);
-                        found(i, page.key_at(at), &value[..w]);
-                    }
+                if let Some(page) = &page {
+                    page.value_at(at, &mut value[..w]);
+                    found(i, page.key_at(at), &value[..w]);
                 }
             }
             Ok(())
@@ -293,23 +312,6 @@ impl<'a> View<'a> {
             back_chunk: vec![],
             back_left: 0,
         }
-    }
-}
-
-enum Source<'p> {
-    Nothing,
-    Rows(&'p Rows),
-    Page(crate::codec::Page<'p>),
-}
-
-fn get_in_rows(rows: &Rows, key: u64, out: &mut [u8]) -> bool {
-    let w = out.len();
-    match rows.keys.binary_search(&key) {
-        Ok(i) => {
-            out.copy_from_slice(&rows.vals[i * w..i * w + w]);
-            true
-        }
-        Err(_) => false,
     }
 }
 

@@ -49,7 +49,7 @@ use serde::Serialize;
 
 pub use boundary::{boundaries_of_file, boundary_of};
 
-use crate::select::{self, ElementWriter, HeldBlobs, Target};
+use crate::select::{self, HeldBlobs, Target};
 use region_ids::{Cursor, Gather, RegionIds};
 use write::{Parts, Writing};
 
@@ -240,7 +240,6 @@ pub fn extract(job: &Job, input: &Path, extracts: &[Extract], options: &Options)
         regions: RegionSet::new(extracts.iter().map(|extract| &extract.area)),
         strategy: &options.strategy,
         history,
-        writer: first.target.writer(),
         orderly: select::is_orderly(&plan),
     };
     work.run(&first.area, wish, &sinks)?;
@@ -316,7 +315,6 @@ struct Work<'a> {
     regions: RegionSet,
     strategy: &'a Strategy,
     history: bool,
-    writer: ElementWriter,
     /// See [`select::is_orderly`].
     orderly: bool,
 }
@@ -436,7 +434,7 @@ impl Work<'_> {
         let make = || State {
             inside: Gather::default(),
             columns: NodeColumns::default(),
-            parts: Parts::new(self.writer),
+            parts: Parts::default(),
         };
         // What is known of a blob by its box: regions that hold all of it, and whether others hold a part.
         let coverage = |bbox: BoundingBox| {
@@ -522,7 +520,7 @@ impl Work<'_> {
             nodes: Gather::default(),
             refs: Vec::new(),
             found: Found::default(),
-            parts: Parts::new(self.writer),
+            parts: Parts::default(),
         };
         // With history the nodes of all versions are noted later.
         let note_nodes = self.completes_ways() && !self.history;
@@ -598,7 +596,7 @@ impl Work<'_> {
             member_ways: Gather::default(),
             found: Vec::new(),
             parents: Vec::new(),
-            parts: Parts::new(self.writer),
+            parts: Parts::default(),
         };
         let wanted = *self.strategy != Strategy::CompleteWays { relations: false };
         let any = !inside.is_empty() || !ways.is_empty() || !surrounding.is_empty();
@@ -692,7 +690,7 @@ impl Work<'_> {
             record.kinds.single().is_none() || more.may_touch(record)
         });
         let make = || {
-            let parts = Parts::new(self.writer);
+            let parts = Parts::default();
             (
                 known.cursor(),
                 more.cursor(),
@@ -747,7 +745,7 @@ impl Work<'_> {
         blobs.retain(|blob| held.blobs.has(blob.number) || is_to_be_read(blob));
         let make = || {
             let cursors = Kind::ALL.map(|kind| chosen.of(kind).map(RegionIds::cursor));
-            Writing::new(cursors, self.writer)
+            Writing::new(cursors)
         };
         self.job
             .pass("write", self.input.file(), &blobs)

@@ -23,7 +23,7 @@ pub struct Options {
 
 /// Writes the elements of `input` that refer to one of the ids; see the module's documentation.
 pub fn getparents(job: &Job, input: &Path, options: &Options, target: &Target) -> Result<()> {
-    let input = crate::open(job, input)?;
+    let input = job.open(input)?;
     let plan = input.plan(job.options().threads)?;
     let wanted = Wanted::default();
     options.ids.iter().for_each(|id| {
@@ -41,7 +41,7 @@ pub fn getparents(job: &Job, input: &Path, options: &Options, target: &Target) -
     let blobs = select::blobs_of(&plan, KindSet::ALL, |record| {
         record.kinds.intersects(parents) || options.add_self && wanted.may_touch(record)
     });
-    let (sink, writer) = (target.open(plan.header.clone())?, target.writer());
+    let sink = target.open(plan.header.clone())?;
     job.pass("write", input.file(), &blobs).write(
         &sink,
         <(Vec<Fate>, Vec<i64>, DensePicker)>::default,
@@ -79,7 +79,7 @@ pub fn getparents(job: &Job, input: &Path, options: &Options, target: &Target) -
                     fates.push(if keep { Fate::Keep } else { Fate::Drop });
                 }
             }
-            writer.write(blob, out, fates, picker)
+            select::write_fates(blob, out, fates, picker)
         },
     )?;
     job.objects_out(sink.counts());

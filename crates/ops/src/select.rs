@@ -18,20 +18,15 @@ use osmill_engine::{
     Sink, TaskOutput, TaskOutputs, output_header,
 };
 use osmill_model::{ElementId, Kind, KindSet};
-use osmill_pbf::{
-    Block, DensePicker, Element, FileHeader, INDEX_RECORD_SIZE, IndexRecord, Item,
-    MAX_WRITTEN_BLOB_HEADER_SIZE, MetadataFields, RawItem, SORTED,
-};
+use osmill_pbf::{Block, DensePicker, Element, FileHeader, IndexRecord, Item, RawItem, SORTED};
 
-use crate::cat::{Format, HeaderChanges};
+use crate::cat::HeaderChanges;
 
 /// Where the selected elements go.
 #[derive(Debug, Clone)]
 pub struct Target {
-    /// The file, and how it is written.
+    /// The file, its format, and how it is written.
     pub output: OutputOptions,
-    /// Its format.
-    pub format: Format,
     /// Name and version of the program for the file header.
     pub generator: String,
     /// Changes to the file header, applied last.
@@ -39,11 +34,10 @@ pub struct Target {
 }
 
 impl Target {
-    /// A target of this path with defaults: PBF, header fields of the input.
+    /// A target of this path with defaults: the format of its name, header fields of the input.
     pub fn new(path: impl Into<std::path::PathBuf>) -> Self {
         Target {
             output: OutputOptions::new(path),
-            format: Format::Pbf,
             generator: "osmill".into(),
             header: HeaderChanges::default(),
         }
@@ -51,22 +45,9 @@ impl Target {
 
     /// Opens the output for elements of a file with this header.
     pub(crate) fn open(&self, mut header: FileHeader) -> Result<Sink> {
-        match self.format {
-            Format::Opl => Sink::create(self.output.clone()),
-            Format::Pbf => {
-                header = output_header(vec![header], &self.generator);
-                self.header.apply(&mut header)?;
-                Sink::create_pbf(self.output.clone(), &header)
-            }
-        }
-    }
-
-    /// How elements are put into the output.
-    pub(crate) fn writer(&self) -> ElementWriter {
-        ElementWriter {
-            format: self.format,
-            metadata: self.output.metadata,
-        }
+        header = output_header(vec![header], &self.generator);
+        self.header.apply(&mut header)?;
+        Sink::create(self.output.clone(), &header)
     }
 }
 
@@ -75,7 +56,7 @@ impl Target {
 /// Where the records show that a file is not sorted although its header says so, the claim is dropped with a
 /// warning.
 pub(crate) fn open_planned(job: &Job, path: &Path) -> Result<(Input, Plan)> {
-    let input = crate::open(job, path)?;
+    let input = job.open(path)?;
     let mut plan = input.plan(job.options().threads)?;
     job.complete(input.file(), &mut plan)?;
     if plan.header.claims_sorted() && plan.is_sorted() == Some(false) {
@@ -250,79 +231,30 @@ pub(crate) enum Fate {
     Bare,
 }
 
-/// Puts elements into an output.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ElementWriter {
-    format: Format,
-    metadata: MetadataFields,
-}
-
-impl ElementWriter {
-    /// Writes an element.
-    pub fn put(&self, element: &Element<'_>, out: &mut TaskOutput<'_>) -> KernelResult {
-        match self.format {
-            Format::Pbf => out.keep(element),
-            Format::Opl => {
-                let metadata = self.metadata.filter(element.metadata()?);
-                osmill_text::opl::write_element_as(element, &metadata, out.bytes())?;
-                let mut counts = [0; 3];
-                counts[element.kind() as usize] = 1;
-                out.count(counts.into());
-                Ok(())
-            }
-        }
+/// Writes the elements of a decoded blob that `fates`, which has one entry for each, does not drop.
+pub(crate) fn write_fates(
+    blob: &mut Blob,
+    out: &mut TaskOutput<'_>,
+    fates: &[Fate],
+    picker: &mut DensePicker,
+) -> KernelResult {
+    let Some(last) = fates.iter().rposition(|fate| *fate != Fate::Drop) else {
+        return Ok(());
+    };
+    if fates.iter().all(|fate| *fate == Fate::Keep) {
+        return out.copy(blob);
     }
-
-    /// Whether whole blobs can be copied with their compressed bytes.
-    pub fn copies(&self, record: &IndexRecord) -> bool {
-        self.format == Format::Pbf && (!record.has_metadata || self.metadata == MetadataFields::ALL)
-    }
-
-    /// Writes all elements of a blob: as a copy of its frame where that has an index record already.
-    pub fn copy_whole(&self, blob: &mut Blob, out: &mut TaskOutput<'_>) -> KernelResult {
-        let record = blob.record()?;
-        if !self.copies(&record) {
-            for element in blob.block()?.elements() {
-                self.put(&element?, out)?;
-            }
-            return Ok(());
-        }
-        let entry = *blob.entry();
-        // Plans are completed, so a record in the entry does not mean one in the file.
-        let ours = INDEX_RECORD_SIZE..=4 + MAX_WRITTEN_BLOB_HEADER_SIZE;
-        match blob.file().cloned() {
-            Some(file) if ours.contains(&(entry.header_size as usize)) => out.copy_frame(&file, &entry),
-            _ => out.copy_message(blob.message()?, &record),
-        }
-    }
-
-    /// Writes the elements of a decoded blob that `fates`, which has one entry for each, does not drop.
-    pub fn write(
-        &self,
-        blob: &mut Blob,
-        out: &mut TaskOutput<'_>,
-        fates: &[Fate],
-        picker: &mut DensePicker,
-    ) -> KernelResult {
-        let Some(last) = fates.iter().rposition(|fate| *fate != Fate::Drop) else {
-            return Ok(());
-        };
-        if fates.iter().all(|fate| *fate == Fate::Keep) {
-            return self.copy_whole(blob, out);
-        }
-        for_each_picked(
-            blob.decoded(),
-            picker,
-            last + 1,
-            |at| fates[at] != Fate::Drop,
-            |at, element| match fates[at] {
-                Fate::Keep => self.put(&element, out),
-                Fate::Bare => self.put(&element.without_tags(), out),
-                Fate::Drop => Ok(()),
-            },
-        )?;
-        Ok(())
-    }
+    for_each_picked(
+        blob.decoded(),
+        picker,
+        last + 1,
+        |at| fates[at] != Fate::Drop,
+        |at, element| match fates[at] {
+            Fate::Keep => out.keep(&element),
+            Fate::Bare => out.keep(&element.without_tags()),
+            Fate::Drop => Ok(()),
+        },
+    )
 }
 
 /// Calls `visit` with the number and the view of each of the first `end` elements of a block that `wants` picks

@@ -1,17 +1,20 @@
 //! `inspect --tags`: how often keys and tags occur.
 //!
 //! A worker counts string numbers within a block, then adds the sums to its own table of strings, so that a
-//! string is hashed once for each block that has it. When the tables outgrow the memory budget, the tags are
-//! split in two halves by hash, again and again: only one part is counted on, and the others in further
-//! passes. So the counts are exact with any budget.
+//! string is hashed once for each block that has it. Keys are numbered, and a tag is the number of its key and the
+//! bytes of its value, which lie one after the other in one piece of memory. When the tables outgrow the memory
+//! budget, the tags are split in two halves by hash, again and again: only one part is counted on, and the others
+//! in further passes. So the counts are exact with any budget. At the end each worker adds up those tags of all
+//! tables whose hashes are its share.
 
-use std::hash::{BuildHasher, RandomState};
+use std::cmp::Ordering;
+use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use hashbrown::HashMap;
+use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 use osmill_engine::{BlobEntry, Input, Job, KernelResult, Plan, Result};
 use osmill_model::{Kind, KindSet, Tag};
-use osmill_pbf::{Block, Item, Tags};
+use osmill_pbf::{Block, RawItem};
 use serde::Serialize;
 
 use crate::filter::TagFilter;
@@ -56,163 +59,321 @@ pub fn count(job: &Job, input: &Input, plan: &Plan, options: &Options) -> Result
         })
         .copied()
         .collect();
-    let hasher = RandomState::new();
-    // Parts still to be counted, each as the low bits that hashes in it have and how many of them count.
-    let mut parts = vec![(0u64, 0u32)];
+    let hasher = DefaultHashBuilder::default();
+    // Parts still to be counted, each as the leading hash bits of its tags and how many of them count.
+    let mut parts = vec![Part { bits: 0, width: 0 }];
     let mut found = Vec::new();
-    while let Some((bits, width)) = parts.pop() {
-        let width = AtomicU32::new(width);
+    while let Some(part) = parts.pop() {
+        let width = AtomicU32::new(part.width);
         let budget = job.options().memory as usize / 2 / job.options().threads.max(1);
         let make = || Counter {
-            bits,
+            options,
+            bits: part.bits,
+            width: &width,
             budget,
-            ..Counter::new(options, &hasher, &width)
+            tally: Tally::new(&hasher),
+            pairs: Default::default(),
         };
-        let start = width.load(Relaxed);
         let counters = job
             .pass("tags", input.file(), &blobs)
             .scan(make, |counter, blob| counter.add(blob.block()?))?;
-        let end = width.load(Relaxed);
+        let end = Part {
+            width: width.load(Relaxed),
+            ..part
+        };
         // Halves that were given up on the way.
-        for given_up in start..end {
-            parts.push((bits | 1 << given_up, given_up + 1));
-        }
-        let mut counters = counters.into_iter();
-        let Some(mut all) = counters.next() else { continue };
-        for counter in counters {
-            for (tag, count) in counter.table {
-                *all.table.entry(tag).or_default() += count;
-            }
-        }
-        let mask = (1u64 << end) - 1;
-        found.extend(
-            all.table
-                .into_iter()
-                .filter(|(tag, _)| hasher.hash_one(tag) & mask == bits)
-                .filter(|(_, count)| (options.min_count..=options.max_count).contains(count))
-                .map(|(tag, count)| decode(&tag, count)),
-        );
+        parts.extend((part.width..end.width).map(|given_up| Part {
+            bits: part.bits | 1 << given_up,
+            width: given_up + 1,
+        }));
+        let tallies: Vec<Tally<'_>> = counters.into_iter().map(|counter| counter.tally).collect();
+        found.extend(sum_up(job, &tallies, end, options)?);
     }
-    found.sort_unstable_by(|a, b| {
-        b.count
-            .cmp(&a.count)
-            .then_with(|| (&a.key, &a.value).cmp(&(&b.key, &b.value)))
-    });
+    // Stable, because that sort finds the runs that are sorted.
+    found.sort_by(TagCount::by_count);
     Ok(found)
 }
 
-/// Length of the key, key, value. A key alone is marked by the highest bit of the length.
-type Encoded = Box<[u8]>;
-
-/// Hash bits that parts are told apart by at most.
-const MOST_BITS: u32 = 48;
-
-const KEY_ONLY: u32 = 1 << 31;
-
-fn encode(out: &mut Vec<u8>, key: &[u8], value: Option<&[u8]>) {
-    out.clear();
-    let length = key.len() as u32 | if value.is_none() { KEY_ONLY } else { 0 };
-    out.extend_from_slice(&length.to_le_bytes());
-    out.extend_from_slice(key);
-    out.extend_from_slice(value.unwrap_or_default());
+impl TagCount {
+    fn by_count(&self, other: &TagCount) -> Ordering {
+        let names = || (&self.key, &self.value).cmp(&(&other.key, &other.value));
+        other.count.cmp(&self.count).then_with(names)
+    }
 }
 
-fn decode(tag: &[u8], count: u64) -> TagCount {
-    let (length, rest) = tag.split_first_chunk::<4>().unwrap_or((&[0; 4], &[]));
-    let length = u32::from_le_bytes(*length);
-    let (key, value) = rest.split_at((length & !KEY_ONLY) as usize);
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    TagCount {
-        count,
-        key: text(key),
-        value: (length & KEY_ONLY == 0).then(|| text(value)),
+/// Tags whose hashes begin with certain bits.
+#[derive(Debug, Clone, Copy)]
+struct Part {
+    bits: u64,
+    width: u32,
+}
+
+/// Hash bits that parts are told apart by at most.
+const MOST_BITS: u32 = 40;
+
+impl Part {
+    /// The bits in the order in which they count. The first seven and the last ones place a tag in its table, where
+    /// all tags of a part must not meet.
+    fn order(hash: u64) -> u64 {
+        hash.reverse_bits() >> 7
     }
+
+    fn has(self, hash: u64) -> bool {
+        Part::order(hash) & ((1 << self.width) - 1) == self.bits
+    }
+}
+
+/// How often each tag was seen by one worker.
+struct Tally<'h> {
+    hasher: &'h DefaultHashBuilder,
+    key_numbers: HashMap<Box<[u8]>, u32, DefaultHashBuilder>,
+    tags: HashTable<Entry>,
+    /// The values of all tags.
+    values: Vec<u8>,
+    /// Bytes that the keys take.
+    key_bytes: usize,
+}
+
+/// A tag, or a key whatever its values.
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    hash: u64,
+    count: u64,
+    /// Where the value begins.
+    start: usize,
+    /// Bytes of the value, or [`KEY_ONLY`].
+    len: u32,
+    key: u32,
+}
+
+const KEY_ONLY: u32 = u32::MAX;
+
+/// A key of the block at hand, and its number once that is known.
+struct Key<'b> {
+    text: &'b [u8],
+    hash: u64,
+    number: Option<u32>,
+}
+
+impl<'h> Tally<'h> {
+    fn new(hasher: &'h DefaultHashBuilder) -> Self {
+        Tally {
+            hasher,
+            key_numbers: HashMap::with_hasher(hasher.clone()),
+            tags: HashTable::new(),
+            values: Vec::new(),
+            key_bytes: 0,
+        }
+    }
+
+    fn key<'b>(&self, text: &'b [u8]) -> Key<'b> {
+        Key {
+            text,
+            hash: self.hasher.hash_one(text),
+            number: self.key_numbers.get(text).copied(),
+        }
+    }
+
+    fn hash(&self, key: &Key<'_>, value: Option<&[u8]>) -> u64 {
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write_u64(key.hash);
+        if let Some(value) = value {
+            hasher.write(value);
+            hasher.write_u8(1);
+        }
+        hasher.finish()
+    }
+
+    /// Where the value lies that an entry speaks of.
+    fn value(&self, entry: &Entry) -> Option<&[u8]> {
+        (entry.len != KEY_ONLY).then(|| &self.values[entry.start..][..entry.len as usize])
+    }
+
+    /// Counts a tag `count` times if it is known.
+    fn note_known(&mut self, key: &Key<'_>, hash: u64, value: Option<&[u8]>, count: u64) -> bool {
+        let Some(number) = key.number else { return false };
+        let values = &self.values;
+        let len = value.map_or(KEY_ONLY, |value| value.len() as u32);
+        let same = |entry: &Entry| {
+            entry.key == number
+                && entry.len == len
+                && value.is_none_or(|value| &values[entry.start..][..value.len()] == value)
+        };
+        let known = self.tags.find_mut(hash, same);
+        known.map(|entry| entry.count += count).is_some()
+    }
+
+    fn insert(&mut self, key: &mut Key<'_>, hash: u64, value: Option<&[u8]>, count: u64) {
+        let number = *key.number.get_or_insert_with(|| {
+            let number = self.key_numbers.len() as u32;
+            self.key_numbers.insert(key.text.into(), number);
+            // The text, its allocation's overhead, and its share of a table that is half full.
+            self.key_bytes += key.text.len() + 16 + 2 * (size_of::<(Box<[u8]>, u32)>() + 1);
+            number
+        });
+        let entry = Entry {
+            hash,
+            count,
+            start: self.values.len(),
+            len: value.map_or(KEY_ONLY, |value| value.len() as u32),
+            key: number,
+        };
+        self.values.extend_from_slice(value.unwrap_or_default());
+        self.tags.insert_unique(hash, entry, |entry| entry.hash);
+    }
+
+    fn bytes(&self) -> usize {
+        self.key_bytes + self.values.capacity() + self.tags.capacity() * 8 / 7 * (size_of::<Entry>() + 1)
+    }
+
+    /// The keys by their numbers.
+    fn keys(&self) -> Vec<&[u8]> {
+        let mut keys = vec![[].as_slice(); self.key_numbers.len()];
+        for (text, number) in &self.key_numbers {
+            keys[*number as usize] = text;
+        }
+        keys
+    }
+
+    /// The same without the tags outside a part.
+    fn reduced_to(&self, part: Part) -> Tally<'h> {
+        let (mut kept, keys) = (Tally::new(self.hasher), self.keys());
+        for entry in self.tags.iter().filter(|entry| part.has(entry.hash)) {
+            let mut key = kept.key(keys[entry.key as usize]);
+            kept.insert(&mut key, entry.hash, self.value(entry), entry.count);
+        }
+        kept
+    }
+}
+
+/// Adds up what the workers counted, for the tags of a part. The result is sorted in runs.
+fn sum_up(job: &Job, tallies: &[Tally<'_>], part: Part, options: &Options) -> Result<Vec<TagCount>> {
+    // All keys in their order, and for each tally the place of its keys in it.
+    let keys: Vec<Vec<&[u8]>> = tallies.iter().map(Tally::keys).collect();
+    let mut all: Vec<&[u8]> = keys.iter().flatten().copied().collect();
+    all.sort_unstable();
+    all.dedup();
+    let place = |key: &&[u8]| all.partition_point(|other| other < key);
+    let places: Vec<Vec<usize>> = keys.iter().map(|keys| keys.iter().map(place).collect()).collect();
+    struct Sum<'t> {
+        hash: u64,
+        key: usize,
+        value: Option<&'t [u8]>,
+        count: u64,
+    }
+    let shares = job.options().threads.max(1) as u64;
+    let found = job.each("sum", shares, Vec::new, |found: &mut Vec<TagCount>, share| {
+        let mut sums: HashTable<Sum<'_>> = HashTable::new();
+        for (tally, places) in tallies.iter().zip(&places) {
+            let mine = |entry: &&Entry| entry.hash % shares == share && part.has(entry.hash);
+            for entry in tally.tags.iter().filter(mine) {
+                let (key, value) = (places[entry.key as usize], tally.value(entry));
+                let same = |sum: &Sum<'_>| sum.key == key && sum.value == value;
+                // The share is one of the low bits: the place in the table must not be.
+                let sum = sums.entry(entry.hash.rotate_left(16), same, |sum| sum.hash.rotate_left(16));
+                let new = Sum {
+                    hash: entry.hash,
+                    key,
+                    value,
+                    count: 0,
+                };
+                sum.or_insert(new).get_mut().count += entry.count;
+            }
+        }
+        let wanted = options.min_count..=options.max_count;
+        let mut sums: Vec<Sum<'_>> = sums
+            .into_iter()
+            .filter(|sum| wanted.contains(&sum.count))
+            .collect();
+        sums.sort_unstable_by(|a, b| (b.count, a.key, a.value).cmp(&(a.count, b.key, b.value)));
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        found.extend(sums.iter().map(|sum| TagCount {
+            count: sum.count,
+            key: text(all[sum.key]),
+            value: sum.value.map(text),
+        }));
+        Ok(())
+    })?;
+    Ok(found.into_iter().flatten().collect())
 }
 
 struct Counter<'a> {
     options: &'a Options,
-    hasher: &'a RandomState,
     bits: u64,
-    /// How many low bits of a hash have to be as in `bits`; grows for all workers when one runs out of memory.
+    /// How many bits of a hash have to be as in `bits`; grows for all workers when one runs out of memory.
     width: &'a AtomicU32,
     budget: usize,
-    table: HashMap<Encoded, u64>,
-    bytes: usize,
+    tally: Tally<'a>,
+    /// Tags of the block at hand, by kind, as pairs of string numbers.
     pairs: [Vec<u64>; 3],
-    scratch: Vec<u8>,
 }
 
-impl<'a> Counter<'a> {
-    fn new(options: &'a Options, hasher: &'a RandomState, width: &'a AtomicU32) -> Self {
-        Counter {
-            options,
-            hasher,
-            bits: 0,
-            width,
-            budget: 0,
-            table: HashMap::new(),
-            bytes: 0,
-            pairs: Default::default(),
-            scratch: Vec::new(),
+impl Counter<'_> {
+    fn part(&self) -> Part {
+        Part {
+            bits: self.bits,
+            width: self.width.load(Relaxed),
         }
     }
 
     fn add(&mut self, block: &Block) -> KernelResult {
         for group in block.groups() {
             let mut items = group.items();
-            while let Some(item) = items.try_next()? {
-                match item {
-                    Item::Dense(dense) if self.options.kinds.contains(Kind::Node) => {
-                        let (pairs, mut key) = (&mut self.pairs[0], 0);
-                        dense.tag_column().for_each(|sid| match (key, sid) {
+            while let Some((item, message)) = items.try_next_raw()? {
+                let kind = match item {
+                    RawItem::Dense | RawItem::Node => Kind::Node,
+                    RawItem::Way => Kind::Way,
+                    RawItem::Relation => Kind::Relation,
+                };
+                if !self.options.kinds.contains(kind) {
+                    continue;
+                }
+                let pairs = &mut self.pairs[kind as usize];
+                if item == RawItem::Dense {
+                    let mut key = 0;
+                    items
+                        .parse_dense(message)?
+                        .tag_column()
+                        .for_each(|sid| match (key, sid) {
                             (0, sid) => key = sid,
                             (open, value) => {
                                 pairs.push(pair(open, value));
                                 key = 0;
                             }
                         })?;
-                    }
-                    Item::Node(node) => self.add_tags(Kind::Node, node.tags())?,
-                    Item::Way(way) => self.add_tags(Kind::Way, way.tags())?,
-                    Item::Relation(relation) => self.add_tags(Kind::Relation, relation.tags())?,
-                    Item::Dense(_) => {}
+                    continue;
+                }
+                let mut tags = items.parse_tags(item, message)?;
+                while let Some((key, value)) = tags.try_next_ids()? {
+                    pairs.push(pair(key, value));
                 }
             }
         }
-        self.sum_up(block)
+        self.add_pairs(block)
     }
 
-    fn add_tags(&mut self, kind: Kind, mut tags: Tags<'_>) -> KernelResult {
-        if self.options.kinds.contains(kind) {
-            while let Some((key, value)) = tags.try_next_ids()? {
-                self.pairs[kind as usize].push(pair(key, value));
-            }
-        }
-        Ok(())
-    }
-
-    /// Adds the block's pairs of string numbers to the table.
-    fn sum_up(&mut self, block: &Block) -> KernelResult {
+    /// Adds the block's pairs of string numbers to the tally.
+    fn add_pairs(&mut self, block: &Block) -> KernelResult {
         for kind in Kind::ALL {
             let mut pairs = std::mem::take(&mut self.pairs[kind as usize]);
             pairs.sort_unstable();
             for of_key in pairs.chunk_by(|a, b| a >> 32 == b >> 32) {
-                let key = string(block, of_key[0] >> 32)?;
+                let mut key = self.tally.key(string(block, of_key[0] >> 32)?);
                 let mut matched = 0;
                 for run in of_key.chunk_by(|a, b| a == b) {
                     let tag = Tag {
-                        key,
+                        key: key.text,
                         value: string(block, run[0] & 0xffff_ffff)?,
                     };
                     if self.options.filter.matches(kind, tag) {
                         matched += run.len() as u64;
                         if self.options.values {
-                            self.note(key, Some(tag.value), run.len() as u64);
+                            self.note(&mut key, Some(tag.value), run.len() as u64);
                         }
                     }
                 }
                 if self.options.keys && matched > 0 {
-                    self.note(key, None, matched);
+                    self.note(&mut key, None, matched);
                 }
             }
             pairs.clear();
@@ -221,41 +382,25 @@ impl<'a> Counter<'a> {
         Ok(())
     }
 
-    fn note(&mut self, key: &[u8], value: Option<&[u8]>, count: u64) {
-        encode(&mut self.scratch, key, value);
-        if let Some(known) = self.table.get_mut(&self.scratch[..]) {
-            *known += count;
+    fn note(&mut self, key: &mut Key<'_>, value: Option<&[u8]>, count: u64) {
+        let hash = self.tally.hash(key, value);
+        if self.tally.note_known(key, hash, value, count) || !self.part().has(hash) {
             return;
         }
-        let mask = (1u64 << self.width.load(Relaxed)) - 1;
-        let tag: Encoded = self.scratch[..].into();
-        if self.hasher.hash_one(&tag) & mask != self.bits {
-            return;
-        }
-        // The text, its allocation's overhead, and its share of a table that is half full.
-        self.bytes += tag.len() + 16 + 2 * (size_of::<(Encoded, u64)>() + 1);
-        self.table.insert(tag, count);
+        self.tally.insert(key, hash, value, count);
         // A single tag is counted whatever the budget: without it a pass would count nothing.
-        if self.bytes > self.budget && self.table.len() > 1 {
+        if self.tally.bytes() > self.budget && self.tally.tags.len() > 1 {
             self.give_up_half();
+            *key = self.tally.key(key.text);
         }
     }
 
     /// Drops the tags whose next hash bit is set, for this and all other workers.
     fn give_up_half(&mut self) {
         let grow = |width| (width < MOST_BITS).then_some(width + 1);
-        let Ok(before) = self.width.fetch_update(Relaxed, Relaxed, grow) else {
-            return;
-        };
-        let mask = (1u64 << (before + 1)) - 1;
-        let (hasher, bits) = (self.hasher, self.bits);
-        self.table.retain(|tag, _| hasher.hash_one(tag) & mask == bits);
-        self.table.shrink_to_fit();
-        self.bytes = self
-            .table
-            .keys()
-            .map(|tag| tag.len() + 16 + 2 * (size_of::<(Encoded, u64)>() + 1))
-            .sum();
+        if self.width.fetch_update(Relaxed, Relaxed, grow).is_ok() {
+            self.tally = self.tally.reduced_to(self.part());
+        }
     }
 }
 

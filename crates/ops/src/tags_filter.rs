@@ -29,7 +29,7 @@ use osmill_pbf::{Block, BlockBuilder, DenseNodes, DensePicker, Element, IndexRec
 use serde::Serialize;
 
 use crate::filter::{BlockMatcher, TagFilter};
-use crate::select::{self, ElementWriter, Fate, HeldBlobs, Pick, Target, Wanted};
+use crate::select::{self, Fate, HeldBlobs, Pick, Target, Wanted};
 
 /// What is kept.
 #[derive(Debug, Clone, Default)]
@@ -75,7 +75,6 @@ struct Filtering<'a> {
     wanted: Wanted,
     /// Elements that match, if they are left out of references.
     excluded: IdSets,
-    writer: ElementWriter,
     /// Kinds whose ids are noted when something refers to them; all others are kept anyway.
     noted: KindSet,
 }
@@ -101,7 +100,6 @@ pub fn tags_filter(job: &Job, input: &Path, options: &Options, target: &Target) 
         options,
         wanted: Wanted::default(),
         excluded: IdSets::new(),
-        writer: target.writer(),
         noted: KindSet::ALL,
     };
     filtering.noted = Kind::ALL
@@ -193,12 +191,12 @@ impl<'a> Filtering<'a> {
         self.judge(state, blob, note_nodes)?;
         let record = blob.record()?;
         if state.fates.is_empty() && self.keeps_kinds(&record) {
-            return self.writer.copy_whole(blob, out);
+            return out.copy(blob);
         }
         if self.rewrites(&record) {
             return self.write_without_members(state, blob, out);
         }
-        self.writer.write(blob, out, &state.fates, &mut state.picker)
+        select::write_fates(blob, out, &state.fates, &mut state.picker)
     }
 
     /// Notes the elements that match.
@@ -243,8 +241,8 @@ impl<'a> Filtering<'a> {
             ..
         } = state;
         let put = |at: usize, element: Element<'_>, out: &mut TaskOutput<'_>| match fates.get(at) {
-            Some(Fate::Bare) => self.writer.put(&element.without_tags(), out),
-            Some(Fate::Keep) => self.writer.put(&element, out),
+            Some(Fate::Bare) => out.keep(&element.without_tags()),
+            Some(Fate::Keep) => out.keep(&element),
             _ => Ok(()),
         };
         for (at, element) in blob.block()?.elements().enumerate() {

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use osmill_model::{Location, Timestamp};
 
 use crate::dense::DenseNodes;
-use crate::element::{Element, Node, RawMetadata, Relation, Way};
+use crate::element::{Element, Node, RawMetadata, Relation, Tags, Way};
 use crate::error::{BlockError, BlockErrorKind};
 use crate::wire::{Fields, Value, Varints, WireError, zigzag_decode};
 
@@ -431,6 +431,13 @@ impl<'a> Items<'a> {
     /// The relation in a message of [`Items::try_next_raw`].
     pub fn parse_relation(&self, message: &'a [u8]) -> Result<Relation<'a>, BlockError> {
         Relation::parse(self.block, message)
+    }
+
+    /// The tags in a message of [`Items::try_next_raw`] that is one element's, reading no more of it than is
+    /// needed. Dense nodes have theirs in [`DenseNodes::tag_column`].
+    #[inline]
+    pub fn parse_tags(&self, item: RawItem, message: &'a [u8]) -> Result<Tags<'a>, BlockError> {
+        Tags::parse(self.block, item, message)
     }
 
     /// The item in a message of [`Items::try_next_raw`].

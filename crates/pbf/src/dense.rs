@@ -349,7 +349,7 @@ impl DensePicker {
         ] {
             values.clear();
             column
-                .for_each(|value| values.push(value))
+                .decode_into(values, |value| value)
                 .map_err(BlockError::from)?;
         }
         let [ids, lats, lons, timestamps, changesets, uids, user_sids] = &self.sums;

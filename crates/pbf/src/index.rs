@@ -93,13 +93,9 @@ impl IndexRecord {
                 match item {
                     RawItem::Dense => builder.note_dense(block, &DenseNodes::parse(block, message)?)?,
                     RawItem::Node => builder.note_plain_node(&Node::parse(block, message)?)?,
-                    RawItem::Way => {
-                        let refs = builder.note_message(Kind::Way, message, 8)?;
-                        builder.record.refs += refs;
-                    }
+                    RawItem::Way => builder.note_facts(Kind::Way, &Facts::of(Kind::Way, message)?),
                     RawItem::Relation => {
-                        let members = builder.note_message(Kind::Relation, message, 9)?;
-                        builder.record.refs += members;
+                        builder.note_facts(Kind::Relation, &Facts::of(Kind::Relation, message)?);
                     }
                 }
             }
@@ -204,10 +200,60 @@ fn check_value(bytes: &[u8], data_size: usize) -> u32 {
     (data_size as u64).to_le_bytes().iter().fold(hash, step)
 }
 
-/// Gathers a record element by element.
+/// What a record needs to know of a way or a relation.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Facts {
+    /// The id.
+    pub id: i64,
+    /// Node references of a way, or members of a relation.
+    pub refs: u64,
+    /// Whether it has a tag.
+    pub has_tags: bool,
+    /// Whether it is a way that carries locations.
+    pub has_locations: bool,
+    /// Whether it has any metadata.
+    pub has_metadata: bool,
+    /// Whether it says that it is visible, or that it is not.
+    pub has_visibility: bool,
+}
+
+impl Facts {
+    /// Reads no more of a message than is needed: columns are counted, not decoded.
+    fn of(kind: Kind, message: &[u8]) -> Result<Facts, BlockError> {
+        let (mut id, mut facts) = (None, Facts::default());
+        let counted = if kind == Kind::Way { 8 } else { 9 };
+        let mut fields = Fields::new(message);
+        while let Some((number, value)) = fields.try_next()? {
+            if let (2 | 3 | 8 | 9 | 10, Value::Bytes([.., 0x80..=0xff])) = (number, value) {
+                // The last varint of a column is cut off.
+                return Err(WireError::Truncated.into());
+            }
+            match (number, value) {
+                (1, value) => id = Some(value.varint()? as i64),
+                (2, Value::Bytes(keys)) => facts.has_tags |= !keys.is_empty(),
+                (2, _) => facts.has_tags = true,
+                (4, value) => {
+                    let info = value.bytes()?;
+                    facts.has_metadata = !info.is_empty();
+                    facts.has_visibility = has_visible_field(info)?;
+                }
+                (9 | 10, value) if kind == Kind::Way => facts.has_locations |= value != Value::Bytes(&[]),
+                (number, Value::Bytes(column)) if number == counted => {
+                    facts.refs += count_varints(column) as u64;
+                }
+                (number, _) if number == counted => facts.refs += 1,
+                _ => {}
+            }
+        }
+        facts.id = id.ok_or(BlockErrorKind::NoId)?;
+        Ok(facts)
+    }
+}
+
+/// Gathers a record element by element, for those who walk a block anyway.
 #[derive(Debug, Clone)]
-pub(crate) struct IndexBuilder {
-    pub record: IndexRecord,
+pub struct IndexBuilder {
+    pub(crate) record: IndexRecord,
     first: Option<(Kind, u64)>,
     last: (Kind, u64),
     previous: (Kind, u64),
@@ -231,7 +277,7 @@ impl Default for IndexBuilder {
 
 impl IndexBuilder {
     #[inline(always)]
-    pub fn note(&mut self, kind: Kind, id: i64) {
+    pub(crate) fn note(&mut self, kind: Kind, id: i64) {
         let key = (kind, id_order(id));
         self.record.counts[kind as usize] += 1;
         match self.first {
@@ -259,7 +305,7 @@ impl IndexBuilder {
     }
 
     /// Notes nodes with these ids.
-    pub fn note_ids(&mut self, ids: &[i64]) {
+    pub(crate) fn note_ids(&mut self, ids: &[i64]) {
         match ids {
             // Ascending ones are told by their ends.
             [first, .., last] if *first > 0 && ids.is_sorted_by(|a, b| a < b) => {
@@ -272,54 +318,33 @@ impl IndexBuilder {
     }
 
     #[inline]
-    pub fn note_location(&mut self, location: Location) {
+    pub(crate) fn note_location(&mut self, location: Location) {
         match &mut self.record.bbox {
             Some(bbox) => bbox.extend(location),
             none => *none = Some(BoundingBox::of(location)),
         }
     }
 
-    /// Notes a way or a relation, reading no more of its message than is needed. Gives the number of values
-    /// in column `counted`.
-    fn note_message(&mut self, kind: Kind, message: &[u8], counted: u32) -> Result<u64, BlockError> {
-        let (mut id, mut count, mut info) = (None, 0, None);
-        let mut fields = Fields::new(message);
-        while let Some((number, value)) = fields.try_next()? {
-            if let (2 | 3 | 8 | 9 | 10, Value::Bytes([.., 0x80..=0xff])) = (number, value) {
-                // The last varint of a column is cut off.
-                return Err(WireError::Truncated.into());
-            }
-            match (number, value) {
-                (1, value) => id = Some(value.varint()? as i64),
-                (2, Value::Bytes(keys)) => self.record.has_tags |= !keys.is_empty(),
-                (2, _) => self.record.has_tags = true,
-                (4, value) => info = Some(value.bytes()?),
-                (9 | 10, value) if kind == Kind::Way => {
-                    self.record.has_way_locations |= value != Value::Bytes(&[]);
-                }
-                (number, Value::Bytes(column)) if number == counted => count += count_varints(column) as u64,
-                (number, _) if number == counted => count += 1,
-                _ => {}
-            }
-        }
-        self.note(kind, id.ok_or(BlockErrorKind::NoId)?);
-        self.note_info(info)?;
-        Ok(count)
+    /// Notes a way or a relation.
+    #[inline]
+    pub fn note_facts(&mut self, kind: Kind, facts: &Facts) {
+        self.note(kind, facts.id);
+        self.record.refs += facts.refs;
+        self.record.has_tags |= facts.has_tags;
+        self.record.has_way_locations |= facts.has_locations;
+        self.record.has_metadata |= facts.has_metadata;
+        self.record.has_visibility |= facts.has_visibility;
     }
 
-    fn note_info(&mut self, info: Option<&[u8]>) -> Result<(), BlockError> {
-        if let Some(info) = info.filter(|info| !info.is_empty()) {
-            self.record.has_metadata = true;
-            self.record.has_visibility |= has_visible_field(info)?;
-        }
-        Ok(())
-    }
-
-    fn note_plain_node(&mut self, node: &Node<'_>) -> Result<(), BlockError> {
+    /// Notes a plain node.
+    pub fn note_plain_node(&mut self, node: &Node<'_>) -> Result<(), BlockError> {
         self.note(Kind::Node, node.id());
         self.record.has_tags |= !node.tags().is_empty();
         if let crate::element::MetadataSource::Info(info, _) = node.metadata {
-            self.note_info(info)?;
+            if let Some(info) = info.filter(|info| !info.is_empty()) {
+                self.record.has_metadata = true;
+                self.record.has_visibility |= has_visible_field(info)?;
+            }
         }
         if let Some(location) = node.location()? {
             self.note_location(location);
@@ -329,16 +354,13 @@ impl IndexBuilder {
 
     /// Notes a column of node ids: at once if it is ascending, as it nearly always is.
     fn note_dense_ids(&mut self, column: Varints<'_>) -> Result<(), BlockError> {
-        let (mut sum, mut least, mut count) = (0i64, i64::MAX, 0u32);
         let mut rest = column;
         let Some(first) = rest.try_next()?.map(zigzag_decode) else {
             return Ok(());
         };
-        rest.for_each(|delta| {
+        let (sum, least, count) = rest.fold((0i64, i64::MAX, 0u32), |(sum, least, count), delta| {
             let delta = zigzag_decode(delta);
-            least = least.min(delta);
-            sum = sum.wrapping_add(delta);
-            count += 1;
+            (sum.wrapping_add(delta), delta.min(least), count + 1)
         })?;
         let last = first.wrapping_add(sum);
         // Positive differences cannot have wrapped around unnoticed: there are too few of them.
@@ -354,7 +376,8 @@ impl IndexBuilder {
         Ok(column.for_each_sum(|id| self.note(Kind::Node, id))?)
     }
 
-    fn note_dense(&mut self, block: &Block, dense: &DenseNodes<'_>) -> Result<(), BlockError> {
+    /// Notes dense nodes of this block.
+    pub fn note_dense(&mut self, block: &Block, dense: &DenseNodes<'_>) -> Result<(), BlockError> {
         self.record.has_tags |= !dense.is_untagged();
         self.record.has_metadata |= dense.has_metadata();
         self.record.has_visibility |= dense.has_visibility();
@@ -380,9 +403,9 @@ impl IndexBuilder {
             return Ok(());
         }
         let extremes = |column: Varints<'_>| -> Result<(i64, i64), BlockError> {
-            let (mut low, mut high) = (i64::MAX, i64::MIN);
-            column.for_each_sum(|value| (low, high) = (low.min(value), high.max(value)))?;
-            Ok((low, high))
+            Ok(column.fold_sums((i64::MAX, i64::MIN), |(low, high), value| {
+                (value.min(low), value.max(high))
+            })?)
         };
         let (south, north) = extremes(lats.column())?;
         let (west, east) = extremes(lons.column())?;
@@ -404,6 +427,7 @@ impl IndexBuilder {
         Ok(())
     }
 
+    /// The record of what was noted.
     pub fn finish(mut self) -> IndexRecord {
         for kind in Kind::ALL {
             if self.record.counts[kind as usize] > 0 {

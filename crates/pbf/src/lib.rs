@@ -58,7 +58,7 @@ mod splice;
 mod strings;
 pub mod wire;
 
-pub use arrays::{NodeArrays, peek_first_element};
+pub use arrays::{MessageArrays, NodeArrays, peek_first_element};
 pub use block::{Block, Elements, Group, Item, Items, RawItem};
 pub use build::{BlockBuilder, ELEMENTS_PER_BLOCK, MetadataFields, encode_way_locations};
 pub use codec::{BlobData, Codec, Compression, Compressor, Decompressor, ParseCompressionError};
@@ -70,6 +70,6 @@ pub use frame::{
     parse_header_length, peek_blob, write_blob_header, write_frame,
 };
 pub use header::{FileHeader, HISTORY, HeaderBox, LOCATIONS_ON_WAYS, SORTED, SUPPORTED_FEATURES};
-pub use index::{INDEX_RECORD_SIZE, IndexRecord};
+pub use index::{Facts, INDEX_RECORD_SIZE, IndexBuilder, IndexRecord};
 pub use locate::WayLocationSplicer;
 pub use splice::{Spliced, Splicer};

@@ -3,6 +3,8 @@
 //! Everything is a view over the caller's bytes. Varints of up to ten bytes are accepted however they are
 //! padded, as protobuf does; an eleventh byte is an error.
 
+mod bulk;
+
 /// What can be wrong at the level of protobuf's wire format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
@@ -94,6 +96,31 @@ pub fn write_varint(out: &mut Vec<u8>, mut value: u64) {
 #[inline(always)]
 pub fn write_sint(out: &mut Vec<u8>, value: i64) {
     write_varint(out, zigzag_encode(value));
+}
+
+/// Appends varints: faster than one by one for more than a few.
+pub fn write_varints(out: &mut Vec<u8>, values: impl IntoIterator<Item = u64>) {
+    bulk::encode_all(out, values.into_iter());
+}
+
+/// Appends the differences of values that come after `last`, zigzag-coded; gives the last of them.
+pub fn write_deltas(out: &mut Vec<u8>, last: i64, values: impl IntoIterator<Item = i64>) -> i64 {
+    let mut last = last;
+    bulk::encode_all(
+        out,
+        values.into_iter().map(|value| {
+            let delta = value.wrapping_sub(last);
+            last = value;
+            zigzag_encode(delta)
+        }),
+    );
+    last
+}
+
+/// Bytes of a length-delimited field of a number up to 15 with so many bytes in it.
+pub(crate) fn bytes_field_len(len: usize) -> usize {
+    let bits = 64 - (len as u64 | 1).leading_zeros() as usize;
+    1 + bits.div_ceil(7) + len
 }
 
 /// Appends a varint field.
@@ -322,175 +349,74 @@ impl<'a> Varints<'a> {
         }
     }
 
-    /// Visits all numbers that are left, many at a time: faster than [`Varints::try_next`] for long columns.
-    #[inline]
-    pub fn for_each(mut self, mut visit: impl FnMut(u64)) -> Result<(), WireError> {
+    /// Folds all numbers that are left, many at a time: faster than [`Varints::try_next`] for long columns.
+    ///
+    /// What is folded should be a few numbers; they stay in registers, which what a closure changes does not.
+    #[inline(always)]
+    pub fn fold<A: Copy>(mut self, init: A, mut step: impl FnMut(A, u64) -> A) -> Result<A, WireError> {
+        let mut folded = init;
         loop {
-            decode_all(self.chunk, &mut visit)?;
+            folded = bulk::fold(self.chunk, folded, &mut step)?;
             self.chunk = &[];
             if self.more.is_empty() || !self.refill() {
-                return Ok(());
+                return Ok(folded);
             }
         }
     }
 
-    /// Visits the running sums of the zigzag-coded numbers: the values of a delta-coded column.
+    /// Folds the running sums of the zigzag-coded numbers: the values of a delta-coded column.
+    #[inline(always)]
+    pub fn fold_sums<A: Copy>(self, init: A, mut step: impl FnMut(A, i64) -> A) -> Result<A, WireError> {
+        let (_, folded) = self.fold((0i64, init), |(sum, folded), delta| {
+            let sum = sum.wrapping_add(zigzag_decode(delta));
+            (sum, step(folded, sum))
+        })?;
+        Ok(folded)
+    }
+
+    /// Visits all numbers that are left.
+    #[inline]
+    pub fn for_each(self, mut visit: impl FnMut(u64)) -> Result<(), WireError> {
+        self.fold((), |(), value| visit(value))
+    }
+
+    /// Visits the running sums of the zigzag-coded numbers.
     #[inline]
     pub fn for_each_sum(self, mut visit: impl FnMut(i64)) -> Result<(), WireError> {
-        let mut sum = 0i64;
-        self.for_each(|delta| {
-            sum = sum.wrapping_add(zigzag_decode(delta));
-            visit(sum);
-        })
+        self.fold_sums((), |(), value| visit(value))
+    }
+
+    /// Appends what `of` makes of each number to `out`.
+    pub fn decode_into<T: Clone + Default>(
+        self,
+        out: &mut Vec<T>,
+        of: impl Fn(u64) -> T,
+    ) -> Result<(), WireError> {
+        let start = out.len();
+        out.resize(start + self.count(), T::default());
+        let slots = &mut out[start..];
+        self.fold(0usize, |at, value| {
+            if let Some(slot) = slots.get_mut(at) {
+                *slot = of(value);
+            }
+            at + 1
+        })?;
+        Ok(())
     }
 
     /// Appends the running sums of the zigzag-coded numbers to `out`.
-    pub fn decode_deltas_into(mut self, out: &mut Vec<i64>) -> Result<(), WireError> {
-        let mut sum = 0;
-        loop {
-            sums_into(self.chunk, out, &mut sum)?;
-            self.chunk = &[];
-            if self.more.is_empty() || !self.refill() {
-                return Ok(());
+    pub fn decode_deltas_into(self, out: &mut Vec<i64>) -> Result<(), WireError> {
+        let start = out.len();
+        out.resize(start + self.count(), 0);
+        let slots = &mut out[start..];
+        self.fold_sums(0usize, |at, value| {
+            if let Some(slot) = slots.get_mut(at) {
+                *slot = value;
             }
-        }
+            at + 1
+        })?;
+        Ok(())
     }
-}
-
-/// One bit for each byte that ends a varint: its continuation bit is not set.
-#[inline(always)]
-fn varint_ends(chunk: &[u8; 64]) -> u64 {
-    let (words, _) = chunk.as_chunks::<8>();
-    let mut ends = 0;
-    for (i, word) in words.iter().enumerate() {
-        // Multiplying moves the eight lowest bits of the bytes next to each other.
-        let bits = (!u64::from_le_bytes(*word) >> 7) & 0x0101_0101_0101_0101;
-        ends |= (bits.wrapping_mul(0x0102_0408_1020_4080) >> 56) << (8 * i);
-    }
-    ends
-}
-
-/// Appends the running sums of a packed column of zigzag-coded varints, going on from `sum`. As [`decode_all`],
-/// from windows that begin with a varint each, whose values are stored at once.
-fn sums_into(bytes: &[u8], out: &mut Vec<i64>, sum: &mut i64) -> Result<(), WireError> {
-    let mut rest = bytes;
-    let mut values = [0; 64];
-    while let Some(window) = rest.first_chunk::<72>() {
-        let (words, _) = window.as_chunks::<8>();
-        let Some(chunk) = window.first_chunk::<64>() else {
-            break;
-        };
-        let mut ends = varint_ends(chunk);
-        let (mut start, mut count) = (0, 0);
-        let mut put = |value: u64, count: &mut usize| {
-            *sum = sum.wrapping_add(zigzag_decode(value));
-            values[*count & 63] = *sum;
-            *count += 1;
-        };
-        let mostly_short = ends.count_ones() >= MOSTLY_SHORT;
-        while ends != 0 {
-            if mostly_short && start & 7 == 0 && ends >> start & 0xff == 0xff {
-                for byte in words[start / 8] {
-                    put(u64::from(byte), &mut count);
-                }
-                ends &= !(0xff << start);
-                start += 8;
-                continue;
-            }
-            let end = ends.trailing_zeros() as usize;
-            let Some(value) = short_varint(window, start, end) else {
-                break;
-            };
-            put(value, &mut count);
-            ends &= ends - 1;
-            start = end + 1;
-        }
-        out.extend_from_slice(&values[..count.min(64)]);
-        rest = &rest[start..];
-        if ends != 0 || start == 0 {
-            // Longer than eight bytes, or not a varint at all.
-            *sum = sum.wrapping_add(zigzag_decode(read_varint(&mut rest)?));
-            out.push(*sum);
-        }
-    }
-    while !rest.is_empty() {
-        *sum = sum.wrapping_add(zigzag_decode(read_varint(&mut rest)?));
-        out.push(*sum);
-    }
-    Ok(())
-}
-
-/// The varint in the bytes `start` to `end` of a window, if it has eight bytes at most.
-#[inline(always)]
-fn short_varint(window: &[u8; 72], start: usize, end: usize) -> Option<u64> {
-    let len = end + 1 - start;
-    let word = window.get(start & 63..(start & 63) + 8)?.first_chunk::<8>()?;
-    let word = u64::from_le_bytes(*word);
-    if len <= 4 {
-        let word = word as u32 & (u32::MAX >> (32 - 8 * len));
-        let x = (word & 0x007f_007f) | (word & 0x7f00_7f00) >> 1;
-        return Some(u64::from((x & 0x3fff) | (x & 0x3fff_0000) >> 2));
-    }
-    (len <= 8).then(|| gather_sevens(word & (u64::MAX >> (64 - 8 * len))))
-}
-
-/// Decodes a packed column. The ends of the varints in 64 bytes are found at once, so that decoding one does
-/// not wait for the length of the one before. Where most varints have one byte, eight such are taken at once.
-#[inline(always)]
-fn decode_all(bytes: &[u8], visit: &mut impl FnMut(u64)) -> Result<(), WireError> {
-    let (mut start, mut at) = (0, 0);
-    // Eight more bytes, so that each varint can be read as one word.
-    while let Some(chunk) = bytes.get(at..at + 72).and_then(|chunk| chunk.first_chunk::<64>()) {
-        let mut ends = varint_ends(chunk);
-        if ends.count_ones() >= MOSTLY_SHORT {
-            for (word, here) in chunk.as_chunks::<8>().0.iter().zip((at..).step_by(8)) {
-                if ends as u8 == 0xff && start == here {
-                    word.iter().for_each(|byte| visit(u64::from(*byte)));
-                    start += 8;
-                } else {
-                    decode_ends(bytes, &mut start, here, ends & 0xff, here + 8, visit)?;
-                }
-                ends >>= 8;
-            }
-        } else {
-            decode_ends(bytes, &mut start, at, ends, at + 64, visit)?;
-        }
-        at += 64;
-    }
-    let mut rest = &bytes[start..];
-    while !rest.is_empty() {
-        visit(read_varint(&mut rest)?);
-    }
-    Ok(())
-}
-
-/// Varints that end in 64 bytes from which on most are taken to have one byte.
-const MOSTLY_SHORT: u32 = 48;
-
-/// Decodes the varints from `start` on that end where `ends` has bits, counted from `at`, and begin before `limit`.
-#[inline(always)]
-fn decode_ends(
-    bytes: &[u8],
-    start: &mut usize,
-    at: usize,
-    mut ends: u64,
-    limit: usize,
-    visit: &mut impl FnMut(u64),
-) -> Result<(), WireError> {
-    while *start < limit && ends != 0 {
-        let end = at + ends.trailing_zeros() as usize;
-        ends &= ends - 1;
-        let len = end + 1 - *start;
-        match bytes[*start..].first_chunk::<8>() {
-            Some(word) if len <= 8 => {
-                let word = u64::from_le_bytes(*word) & (u64::MAX >> (64 - 8 * len));
-                visit(gather_sevens(word));
-            }
-            _ => visit(read_varint(&mut &bytes[*start..])?),
-        }
-        *start = end + 1;
-    }
-    Ok(())
 }
 
 /// The bytes of the value of a varint field whose key begins at `from_here`.
@@ -513,17 +439,42 @@ fn value_is_column(value: Value<'_>) -> Result<(), WireError> {
 /// How many varints end in these bytes.
 pub fn count_varints(bytes: &[u8]) -> usize {
     const LOWEST: u64 = 0x0101_0101_0101_0101;
+    let ends = |word: u64| !word >> 7 & LOWEST;
     let (words, tail) = bytes.as_chunks::<8>();
-    let mut ends = tail.iter().filter(|byte| **byte < 0x80).count();
+    let last = match bytes.last_chunk::<8>() {
+        // The bytes that have been counted with the words are shifted out.
+        Some(last) if !tail.is_empty() => ends(u64::from_le_bytes(*last)) >> (8 * (8 - tail.len())),
+        Some(_) => 0,
+        None => return tail.iter().filter(|byte| **byte < 0x80).count(),
+    };
+    let mut total = 0;
     // Eight counters in a word, added up before one of them can overflow.
-    for words in words.chunks(255) {
-        let counters = words.iter().fold(0, |sum: u64, word| {
-            sum + (!u64::from_le_bytes(*word) >> 7 & LOWEST)
+    let mut before = last;
+    for words in words.chunks(254) {
+        let counters = words.iter().fold(std::mem::take(&mut before), |sum: u64, word| {
+            sum + ends(u64::from_le_bytes(*word))
         });
         let pairs = (counters & 0x00ff_00ff_00ff_00ff) + (counters >> 8 & 0x00ff_00ff_00ff_00ff);
-        ends += (pairs.wrapping_mul(0x0001_0001_0001_0001) >> 48) as usize;
+        total += (pairs.wrapping_mul(0x0001_0001_0001_0001) >> 48) as usize;
     }
-    ends
+    total
+}
+
+/// Like [`count_varints`], and makes sure that each could be read. O(bytes); short columns are not decoded.
+pub fn count_checked(bytes: &[u8]) -> Result<usize, WireError> {
+    if let ([.., 0..0x80], Some(last)) = (bytes, bytes.last_chunk::<8>())
+        && bytes.len() <= 64
+    {
+        let mut ends = bulk::eight_ends(*last) << (bytes.len() - 8);
+        for (i, word) in bytes.as_chunks::<8>().0.iter().enumerate() {
+            ends |= bulk::eight_ends(*word) << (8 * i);
+        }
+        // With the bytes behind the column as if they were ends.
+        if bulk::none_is_long(ends | u64::MAX.checked_shl(bytes.len() as u32).unwrap_or(0)) {
+            return Ok(ends.count_ones() as usize);
+        }
+    }
+    Varints::packed(bytes).fold(0, |count, _| count + 1)
 }
 
 /// A zigzag- and delta-coded column, as running sums.
@@ -629,6 +580,7 @@ mod tests {
             let mut bytes = Vec::new();
             values.iter().for_each(|v| write_varint(&mut bytes, *v));
             prop_assert_eq!(count_varints(&bytes), values.len());
+            prop_assert_eq!(count_checked(&bytes), Ok(values.len()));
             let mut all = Vec::new();
             Varints::packed(&bytes).for_each(|v| all.push(v)).unwrap();
             prop_assert_eq!(&all, &values);
@@ -662,7 +614,12 @@ mod tests {
             let one_by_one: Result<Vec<_>, _> = Deltas::new(Varints::packed(&bytes)).collect();
             let mut at_once = Vec::new();
             let result = Varints::packed(&bytes).decode_deltas_into(&mut at_once);
-            prop_assert_eq!(one_by_one, result.map(|()| at_once));
+            let counted = one_by_one.as_ref().map(Vec::len).map_err(|e| *e);
+            prop_assert_eq!(one_by_one.clone(), result.map(|()| at_once));
+            prop_assert_eq!(count_checked(&bytes), counted.clone());
+            let short = &bytes[..bytes.len().min(40)];
+            let counted: Result<usize, _> = Varints::packed(short).fold(0, |count, _| count + 1);
+            prop_assert_eq!(count_checked(short), counted);
         }
     }
 }

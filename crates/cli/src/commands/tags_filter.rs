@@ -9,7 +9,7 @@ use osmill_ops::filter::TagFilter;
 use osmill_ops::tags_filter::{Options, tags_filter};
 
 use crate::args::Common;
-use crate::commands::target::TargetArgs;
+use crate::commands::target::OutputArgs;
 use crate::render;
 
 /// Keep the elements whose tags match one of some expressions, and what they refer to.
@@ -33,14 +33,14 @@ Strict expressions: conditions joined with '&'; '!KEY' for no such tag; '~' and 
 '*' anywhere in a word stands for anything there, so that '*y' is an ending; '\\' or double quotes take away
 the meaning of special characters.")]
 pub struct TagsFilterArgs {
-    /// PBF file; '-' is standard input
+    /// File of any format; '-' is standard input
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// Elements that match any of these are kept
     #[arg(value_name = "EXPRESSION")]
     pub filters: Vec<String>,
     #[command(flatten)]
-    pub target: TargetArgs,
+    pub output: OutputArgs,
     /// Read expressions from this file, one a line; '#' begins a comment. Can be given several times
     #[arg(short = 'e', long = "expressions", value_name = "FILE")]
     pub expression_files: Vec<PathBuf>,
@@ -85,7 +85,7 @@ pub fn run(common: &Common, args: &TagsFilterArgs) -> Result<ExitCode> {
         exclude: args.exclude,
         keep_deleted: false,
     };
-    let report = tags_filter(&job, &args.file, &options, &args.target.target(common)?)?;
+    let report = tags_filter(&job, &args.file, &options, &args.output.target(common)?)?;
     if !common.quiet {
         let what = if args.invert_match {
             "not matched"

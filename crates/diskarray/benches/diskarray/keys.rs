@@ -85,3 +85,84 @@ pub fn zipf(random: &mut Random, n: u64) -> u64 {
     let x = (1.0 + u * (top - 1.0)).powf(1.0 / (1.0 - S));
     mix(x as u64) % n
 }
+
+/// Which keys are stored, asked for and added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pattern {
+    /// Spread over 64 bits, asked for evenly.
+    Uniform,
+    /// Even numbers from 0 on; new ones come at the end, in order.
+    Ascending,
+    /// Spread over 64 bits, asked for by Zipf's law; new ones come beside those asked for.
+    Zipf,
+    /// Node ids of OpenStreetMap: dense runs with gaps; new ones fill gaps.
+    Osm,
+}
+
+impl Pattern {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Uniform, Self::Ascending, Self::Zipf, Self::Osm];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Uniform => "uniform",
+            Self::Ascending => "ascending",
+            Self::Zipf => "zipf",
+            Self::Osm => "osm",
+        }
+    }
+
+    /// The sorted keys of a set of `n`.
+    pub fn keys(self, n: u64) -> Vec<u64> {
+        match self {
+            Self::Uniform | Self::Zipf => (0..n).map(|i| spread(i, n)).collect(),
+            Self::Ascending => (0..n).map(|i| i * 2).collect(),
+            Self::Osm => node_ids(n).collect(),
+        }
+    }
+
+    /// A key to ask for that is there.
+    pub fn present(self, random: &mut Random, keys: &[u64]) -> u64 {
+        let n = keys.len() as u64;
+        let rank = if self == Self::Zipf {
+            zipf(random, n)
+        } else {
+            random.below(n)
+        };
+        keys[rank as usize]
+    }
+
+    /// A key to ask for that is not there.
+    pub fn absent(self, random: &mut Random, keys: &[u64]) -> u64 {
+        match self {
+            Self::Uniform | Self::Zipf => absent(random),
+            Self::Ascending => random.below(keys.len() as u64) * 2 + 1,
+            Self::Osm => loop {
+                let key = random.below(keys[keys.len() - 1]);
+                if keys.binary_search(&key).is_err() {
+                    return key;
+                }
+            },
+        }
+    }
+
+    /// Up to `m` different keys that are not there, in the order in which they come.
+    pub fn fresh(self, random: &mut Random, keys: &[u64], m: usize) -> Vec<u64> {
+        if self == Self::Ascending {
+            let last = keys[keys.len() - 1];
+            return (1..=m as u64).map(|i| last + 2 * i).collect();
+        }
+        let mut fresh: Vec<u64> = (0..m)
+            .map(|_| match self {
+                Self::Zipf => self.present(random, keys).wrapping_add(random.below(1 << 24)) | 1,
+                _ => self.absent(random, keys),
+            })
+            .collect();
+        fresh.sort_unstable();
+        fresh.dedup();
+        for i in (1..fresh.len()).rev() {
+            fresh.swap(i, random.below(i as u64 + 1) as usize);
+        }
+        fresh
+    }
+}

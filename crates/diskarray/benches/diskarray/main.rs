@@ -7,6 +7,8 @@
 //! Scenarios: `device`, `window`, `batch`, `pool`, `nodes`, `big`, `disk` (the last with `rivals`). Every scenario checks its answers and prints
 //! its conditions: keys, budget, queue depth, durability. Files lie in DIR and are removed at the end.
 
+mod avl;
+mod figures;
 mod keys;
 mod memory;
 #[cfg(feature = "rivals")]
@@ -28,6 +30,12 @@ pub struct Args {
     pub dir: PathBuf,
     /// How files are reached.
     pub access: Access,
+    /// Structures whose name contains this.
+    pub only: Option<String>,
+    /// Operations of one measurement.
+    pub ops: Option<u64>,
+    /// Rounds in which structures take turns.
+    pub rounds: Option<u64>,
 }
 
 fn main() {
@@ -37,13 +45,21 @@ fn main() {
         memory: None,
         dir: std::env::temp_dir(),
         access: Access::Auto,
+        only: None,
+        ops: None,
+        rounds: None,
     };
+    let mut json = false;
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let mut value = || words.next().unwrap_or_else(|| panic!("{word} wants a value"));
         match word.as_str() {
             "--n" => args.n = Some(number(&value())),
             "--memory" => args.memory = Some(number(&value()) << 20),
+            "--only" => args.only = Some(value()),
+            "--ops" => args.ops = Some(number(&value())),
+            "--rounds" => args.rounds = Some(number(&value())),
+            "--json" => json = true,
             "--dir" => args.dir = value().into(),
             "--access" => {
                 args.access = match value().as_str() {
@@ -62,7 +78,12 @@ fn main() {
         "device" => scenarios::device(&args),
         "window" => scenarios::window(&args),
         "batch" => scenarios::batch(&args),
-        "pool" => memory::pool(&args),
+        "pool" => memory::run(
+            &args,
+            &mut figures::Figures::new(json),
+            args.n.unwrap_or(16_000_000),
+            keys::Pattern::Uniform,
+        ),
         "nodes" => scenarios::nodes(&args),
         "big" => scenarios::big(&args),
         #[cfg(feature = "rivals")]

@@ -1,388 +1,376 @@
-//! Single operations with all extents in the pool, against trees in RAM.
+//! Everything in memory: the store with all its extents in the pool, against trees and arrays. No durability, no I/O.
 
-use crate::keys::{Random, absent, present, spread};
-use crate::{Args, per_second, rate, resident};
+use crate::avl::Avl;
+use crate::figures::{Figures, Rate};
+use crate::keys::{Pattern, Random};
+use crate::{Args, rate};
 use osmill_diskarray::backend::MemoryBackend;
-use osmill_diskarray::{Encoding, Options, OrderedMap};
+use osmill_diskarray::{Batch, Durability, Encoding, Operation, Options, OrderedMap, Reply};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// An AVL tree with subtree counts: 72 bytes a node in an arena of the obvious layout (key, parent, children, count, height, padding), the
-/// straw man of the published comparison.
-pub struct Avl {
-    nodes: Vec<AvlNode>,
-    root: usize,
-    free: Vec<usize>,
-}
-
-#[derive(Clone, Copy)]
-struct AvlNode {
-    key: u64,
-    left: usize,
-    right: usize,
-    _parent: usize,
-    count: u64,
-    height: u64,
-    _rest: [u64; 3],
-}
-
-const NIL: usize = 0;
-
-impl Avl {
-    pub fn new() -> Self {
-        let nil = AvlNode {
-            key: 0,
-            left: 0,
-            right: 0,
-            _parent: 0,
-            count: 0,
-            height: 0,
-            _rest: [0; 3],
-        };
-        Self {
-            nodes: vec![nil],
-            root: NIL,
-            free: vec![],
-        }
+/// A structure under test. Loops are inside, so that no structure pays for a call through a pointer at each operation.
+trait Arm {
+    /// How many of the keys are there.
+    fn search(&mut self, keys: &[u64]) -> usize;
+    /// The same for sorted keys, by the structure's best way.
+    fn search_sorted(&mut self, keys: &[u64]) -> usize {
+        self.search(keys)
     }
-
-    /// A balanced tree of ascending keys.
-    pub fn from_sorted(n: u64, key: impl Fn(u64) -> u64) -> Self {
-        let mut tree = Self::new();
-        tree.nodes.reserve_exact(n as usize + (1 << 20));
-        tree.root = tree.build(0, n, &key);
-        tree
+    /// Sum of the keys of ranks; `None` where there is no select.
+    fn at(&mut self, _: &[u64]) -> Option<u64> {
+        None
     }
-
-    fn build(&mut self, from: u64, to: u64, key: &impl Fn(u64) -> u64) -> usize {
-        if from == to {
-            return NIL;
-        }
-        let middle = from + (to - from) / 2;
-        let left = self.build(from, middle, key);
-        let right = self.build(middle + 1, to, key);
-        let node = AvlNode {
-            key: key(middle),
-            left,
-            right,
-            _parent: 0,
-            count: 0,
-            height: 0,
-            _rest: [0; 3],
-        };
-        self.nodes.push(node);
-        let i = self.nodes.len() - 1;
-        self.update(i);
-        i
+    /// Inserts keys that are not there; false where it cannot.
+    fn insert(&mut self, keys: &[u64]) -> bool;
+    /// The same for sorted keys, by the structure's best way.
+    fn insert_sorted(&mut self, keys: &[u64]) -> bool {
+        self.insert(keys)
     }
-
-    fn update(&mut self, i: usize) {
-        let (l, r) = (self.nodes[self.nodes[i].left], self.nodes[self.nodes[i].right]);
-        let node = &mut self.nodes[i];
-        node.count = 1 + l.count + r.count;
-        node.height = 1 + l.height.max(r.height);
+    /// Deletes keys that are there; false where it cannot.
+    fn delete(&mut self, keys: &[u64]) -> bool;
+    /// The same for sorted keys, by the structure's best way.
+    fn delete_sorted(&mut self, keys: &[u64]) -> bool {
+        self.delete(keys)
     }
-
-    pub fn contains(&self, key: u64) -> bool {
-        let mut i = self.root;
-        while i != NIL {
-            let node = &self.nodes[i];
-            if node.key == key {
-                return true;
-            }
-            i = if key < node.key { node.left } else { node.right };
-        }
-        false
-    }
-
-    pub fn at(&self, mut rank: u64) -> u64 {
-        let mut i = self.root;
-        loop {
-            let node = &self.nodes[i];
-            let left = self.nodes[node.left].count;
-            match rank.cmp(&left) {
-                std::cmp::Ordering::Less => i = node.left,
-                std::cmp::Ordering::Equal => return node.key,
-                std::cmp::Ordering::Greater => {
-                    rank -= left + 1;
-                    i = node.right;
-                }
-            }
-        }
-    }
-
-    pub fn insert(&mut self, key: u64) {
-        self.root = self.insert_at(self.root, key);
-    }
-
-    fn insert_at(&mut self, i: usize, key: u64) -> usize {
-        if i == NIL {
-            let node = AvlNode {
-                key,
-                left: 0,
-                right: 0,
-                _parent: 0,
-                count: 1,
-                height: 1,
-                _rest: [0; 3],
-            };
-            return match self.free.pop() {
-                Some(i) => {
-                    self.nodes[i] = node;
-                    i
-                }
-                None => {
-                    self.nodes.push(node);
-                    self.nodes.len() - 1
-                }
-            };
-        }
-        let k = self.nodes[i].key;
-        if key < k {
-            self.nodes[i].left = self.insert_at(self.nodes[i].left, key);
-        } else if key > k {
-            self.nodes[i].right = self.insert_at(self.nodes[i].right, key);
-        } else {
-            return i;
-        }
-        self.balance(i)
-    }
-
-    pub fn remove(&mut self, key: u64) {
-        self.root = self.remove_at(self.root, key);
-    }
-
-    fn remove_at(&mut self, i: usize, key: u64) -> usize {
-        if i == NIL {
-            return NIL;
-        }
-        let AvlNode {
-            key: k, left, right, ..
-        } = self.nodes[i];
-        if key < k {
-            self.nodes[i].left = self.remove_at(left, key);
-        } else if key > k {
-            self.nodes[i].right = self.remove_at(right, key);
-        } else if left == NIL || right == NIL {
-            self.free.push(i);
-            return left.max(right);
-        } else {
-            let mut next = right;
-            while self.nodes[next].left != NIL {
-                next = self.nodes[next].left;
-            }
-            let successor = self.nodes[next].key;
-            self.nodes[i].key = successor;
-            self.nodes[i].right = self.remove_at(right, successor);
-        }
-        self.balance(i)
-    }
-
-    fn balance(&mut self, i: usize) -> usize {
-        self.update(i);
-        let node = self.nodes[i];
-        let height = |t: &Self, i: usize| t.nodes[i].height as i64;
-        let lean = height(self, node.left) - height(self, node.right);
-        if lean > 1 {
-            let l = self.nodes[node.left];
-            if height(self, l.left) < height(self, l.right) {
-                self.nodes[i].left = self.rotate_left(node.left);
-            }
-            return self.rotate_right(i);
-        }
-        if lean < -1 {
-            let r = self.nodes[node.right];
-            if height(self, r.right) < height(self, r.left) {
-                self.nodes[i].right = self.rotate_right(node.right);
-            }
-            return self.rotate_left(i);
-        }
-        i
-    }
-
-    fn rotate_left(&mut self, i: usize) -> usize {
-        let r = self.nodes[i].right;
-        self.nodes[i].right = self.nodes[r].left;
-        self.nodes[r].left = i;
-        self.update(i);
-        self.update(r);
-        r
-    }
-
-    fn rotate_right(&mut self, i: usize) -> usize {
-        let l = self.nodes[i].left;
-        self.nodes[i].left = self.nodes[l].right;
-        self.nodes[l].right = i;
-        self.update(i);
-        self.update(l);
-        l
+    /// Bytes of memory, where the structure knows.
+    fn bytes(&self) -> Option<u64> {
+        None
     }
 }
 
-/// A structure under test.
-struct Subject<'a> {
-    name: &'static str,
-    search: Box<dyn FnMut(u64) -> bool + 'a>,
-    at: Option<Box<dyn FnMut(u64) -> u64 + 'a>>,
-    insert: Option<Box<dyn FnMut(u64) + 'a>>,
-    remove: Option<Box<dyn FnMut(u64) + 'a>>,
+/// How single operations reach the store.
+#[derive(Clone, Copy, PartialEq)]
+enum Way {
+    /// One call at a time.
+    Calls,
+    /// Looked ahead by a pipeline.
+    Pipeline(usize),
 }
 
-/// Runs one subject; the structure is dropped before the next is built, so that each has the memory for itself.
-fn measure(mut s: Subject<'_>, n: u64, ops: u64, bytes: f64) {
-    let mut random = Random(41);
-    let keys: Vec<u64> = (0..ops).map(|_| present(&mut random, n)).collect();
-    let ranks: Vec<u64> = (0..ops).map(|_| random.below(n)).collect();
-    let fresh: Vec<u64> = (0..ops).map(|_| absent(&mut random)).collect();
-    let search = rate(ops, || assert!(keys.iter().all(|&k| (s.search)(k))));
-    let at =
-        s.at.as_mut()
-            .map(|at| rate(ops, || assert!(ranks.iter().all(|&i| at(i) == spread(i, n)))));
-    let insert = s
-        .insert
-        .as_mut()
-        .map(|insert| rate(ops, || fresh.iter().for_each(|&k| insert(k))));
-    if insert.is_some() {
-        assert!(fresh.iter().step_by(97).all(|&k| (s.search)(k)), "{}", s.name);
-    }
-    let remove = s
-        .remove
-        .as_mut()
-        .map(|remove| rate(ops, || fresh.iter().for_each(|&k| remove(k))));
-    if remove.is_some() {
-        assert!(!fresh.iter().step_by(97).any(|&k| (s.search)(k)), "{}", s.name);
-    }
-    let show = |r: Option<f64>| r.map_or("-".into(), per_second);
-    println!(
-        "{:<22} search {:>10}  at {:>10}  insert {:>10}  delete {:>10}  {:>6.1} bytes a key",
-        s.name,
-        per_second(search),
-        show(at),
-        show(insert),
-        show(remove),
-        bytes / n as f64
-    );
+struct Ours {
+    map: OrderedMap<()>,
+    way: Way,
 }
 
-pub fn pool(args: &Args) {
-    let n = args.n.unwrap_or(16_000_000);
-    let ops = 1_000_000.min(n);
-    println!(
-        "{n} keys, {ops} single operations of each kind, one thread, no durability; the store's extents are all in its pool"
-    );
-    // Trees first, while the heap is fresh and their growth can be seen.
-    rest(n, ops);
-    for encoding in [Encoding::Raw, Encoding::Packed] {
+impl Ours {
+    fn new(keys: &[u64], encoding: Encoding, way: Way) -> Self {
         let options = Options::default()
-            .memory(args.memory.unwrap_or((n * 14).max(64 << 20)))
+            .memory((keys.len() as u64 * 18).max(64 << 20))
             .encoding(encoding);
         let mut map = OrderedMap::<()>::create_on(Arc::new(MemoryBackend::new()), "memory", options).unwrap();
-        map.bulk_load((0..n).map(|i| (spread(i, n), ()))).unwrap();
-        map.commit(osmill_diskarray::Durability::None, &[]).unwrap();
+        map.bulk_load(keys.iter().map(|&k| (k, ()))).unwrap();
+        map.commit(Durability::None, &[]).unwrap();
         // Brings every extent into the pool.
-        for i in (0..n).step_by(64) {
-            map.contains(spread(i, n)).unwrap();
+        for k in keys.iter().step_by(64) {
+            map.contains(*k).unwrap();
         }
-        let stats = map.stats().unwrap();
-        let bytes = (stats.pool_memory + stats.directory_memory) as f64;
-        let map = std::cell::RefCell::new(map);
-        let name = if encoding == Encoding::Raw {
-            "diskarray raw"
-        } else {
-            "diskarray packed"
-        };
-        let subject = Subject {
-            name,
-            search: Box::new(|k| map.borrow().contains(k).unwrap()),
-            at: Some(Box::new(|i| map.borrow().at(i).unwrap().unwrap().0)),
-            insert: Some(Box::new(|k| {
-                map.borrow_mut().insert(k, ()).unwrap();
-            })),
-            remove: Some(Box::new(|k| {
-                map.borrow_mut().remove(k).unwrap();
-            })),
-        };
-        measure(subject, n, ops, bytes);
-        let map = map.into_inner();
-        let mut random = Random(4);
-        let keys: Vec<u64> = (0..ops).map(|_| present(&mut random, n)).collect();
-        let r = rate(ops, || {
-            assert!(
-                keys.chunks(1024)
-                    .all(|c| map.get_many(c).unwrap().iter().all(Option::is_some))
-            );
-        });
-        println!("{name:<22} search in groups of 1024 {}", per_second(r));
+        Self { map, way }
     }
-    println!("peak resident {:.0} MiB", resident().0);
+
+    /// Answers of operations through the pipeline.
+    fn pipe(
+        &mut self,
+        window: usize,
+        ops: impl Iterator<Item = Operation<()>>,
+        mut f: impl FnMut(Reply<()>),
+    ) {
+        let mut pipeline = self.map.pipeline(window);
+        for op in ops {
+            if let Some(reply) = pipeline.push(op).unwrap() {
+                f(reply);
+            }
+        }
+        while let Some(reply) = pipeline.pop().unwrap() {
+            f(reply);
+        }
+    }
 }
 
-fn rest(n: u64, ops: u64) {
-    let before = std::cell::Cell::new(resident().1);
-    let grown = || (resident().1 - before.get()).max(0.0) * (1 << 20) as f64;
-    {
-        let tree = std::cell::RefCell::new(Avl::from_sorted(n, |i| spread(i, n)));
-        let bytes = grown();
-        let subject = Subject {
-            name: "AVL, 72 bytes a node",
-            search: Box::new(|k| tree.borrow().contains(k)),
-            at: Some(Box::new(|i| tree.borrow().at(i))),
-            insert: Some(Box::new(|k| tree.borrow_mut().insert(k))),
-            remove: Some(Box::new(|k| tree.borrow_mut().remove(k))),
-        };
-        measure(subject, n, ops, bytes);
+impl Arm for Ours {
+    fn search(&mut self, keys: &[u64]) -> usize {
+        match self.way {
+            Way::Calls => keys.iter().filter(|&&k| self.map.contains(k).unwrap()).count(),
+            Way::Pipeline(window) => {
+                let mut n = 0;
+                self.pipe(window, keys.iter().map(|&k| Operation::Get(k)), |reply| {
+                    n += usize::from(reply == Reply::Value(Some(())));
+                });
+                n
+            }
+        }
     }
-    before.set(resident().1);
-    {
-        let set: std::cell::RefCell<BTreeSet<u64>> =
-            std::cell::RefCell::new((0..n).map(|i| spread(i, n)).collect());
-        let bytes = grown();
-        let subject = Subject {
-            name: "BTreeSet",
-            search: Box::new(|k| set.borrow().contains(&k)),
-            at: None,
-            insert: Some(Box::new(|k| {
-                set.borrow_mut().insert(k);
-            })),
-            remove: Some(Box::new(|k| {
-                set.borrow_mut().remove(&k);
-            })),
-        };
-        measure(subject, n, ops, bytes);
+    fn search_sorted(&mut self, keys: &[u64]) -> usize {
+        self.map
+            .get_many(keys)
+            .unwrap()
+            .iter()
+            .filter(|v| v.is_some())
+            .count()
     }
-    #[cfg(feature = "rivals")]
-    {
-        before.set(resident().1);
-        let mut set = indexset::BTreeSet::new();
-        (0..n).for_each(|i| {
-            set.insert(spread(i, n));
+    fn at(&mut self, ranks: &[u64]) -> Option<u64> {
+        let mut sum = 0u64;
+        match self.way {
+            Way::Calls => ranks
+                .iter()
+                .for_each(|&r| sum = sum.wrapping_add(self.map.at(r).unwrap().unwrap().0)),
+            Way::Pipeline(window) => self.pipe(window, ranks.iter().map(|&r| Operation::At(r)), |reply| {
+                if let Reply::Row(Some((key, ()))) = reply {
+                    sum = sum.wrapping_add(key);
+                }
+            }),
+        }
+        Some(sum)
+    }
+    fn insert(&mut self, keys: &[u64]) -> bool {
+        match self.way {
+            Way::Calls => keys.iter().for_each(|&k| {
+                self.map.insert(k, ()).unwrap();
+            }),
+            Way::Pipeline(window) => self.pipe(window, keys.iter().map(|&k| Operation::Insert(k, ())), drop),
+        }
+        true
+    }
+    fn insert_sorted(&mut self, keys: &[u64]) -> bool {
+        let mut batch = Batch::new();
+        keys.iter().for_each(|&k| batch.put(k, ()));
+        self.map.apply(&mut batch).unwrap();
+        true
+    }
+    fn delete(&mut self, keys: &[u64]) -> bool {
+        match self.way {
+            Way::Calls => keys.iter().for_each(|&k| {
+                self.map.remove(k).unwrap();
+            }),
+            Way::Pipeline(window) => self.pipe(window, keys.iter().map(|&k| Operation::Remove(k)), drop),
+        }
+        true
+    }
+    fn delete_sorted(&mut self, keys: &[u64]) -> bool {
+        let mut batch = Batch::new();
+        keys.iter().for_each(|&k| batch.remove(k));
+        self.map.apply(&mut batch).unwrap();
+        true
+    }
+    fn bytes(&self) -> Option<u64> {
+        let stats = self.map.stats().unwrap();
+        Some(stats.pool_memory + stats.directory_memory + stats.changed_memory)
+    }
+}
+
+impl Arm for Avl {
+    fn search(&mut self, keys: &[u64]) -> usize {
+        keys.iter().filter(|&&k| self.contains(k)).count()
+    }
+    fn at(&mut self, ranks: &[u64]) -> Option<u64> {
+        Some(ranks.iter().fold(0, |sum, &r| sum.wrapping_add(Avl::at(self, r))))
+    }
+    fn insert(&mut self, keys: &[u64]) -> bool {
+        keys.iter().for_each(|&k| Avl::insert(self, k));
+        true
+    }
+    fn delete(&mut self, keys: &[u64]) -> bool {
+        keys.iter().for_each(|&k| self.remove(k));
+        true
+    }
+    fn bytes(&self) -> Option<u64> {
+        Some(self.memory())
+    }
+}
+
+impl Arm for BTreeSet<u64> {
+    fn search(&mut self, keys: &[u64]) -> usize {
+        keys.iter().filter(|k| self.contains(k)).count()
+    }
+    fn insert(&mut self, keys: &[u64]) -> bool {
+        keys.iter().for_each(|&k| {
+            BTreeSet::insert(self, k);
         });
-        let set = std::cell::RefCell::new(set);
-        let bytes = grown();
-        let subject = Subject {
-            name: "indexset",
-            search: Box::new(|k| set.borrow().contains(&k)),
-            at: Some(Box::new(|i| *set.borrow().get_index(i as usize).unwrap())),
-            insert: Some(Box::new(|k| {
-                set.borrow_mut().insert(k);
-            })),
-            remove: Some(Box::new(|k| {
-                set.borrow_mut().remove(&k);
-            })),
-        };
-        measure(subject, n, ops, bytes);
+        true
     }
-    before.set(resident().1);
-    {
-        let keys: Vec<u64> = (0..n).map(|i| spread(i, n)).collect();
-        let bytes = grown();
-        let subject = Subject {
-            name: "sorted array",
-            search: Box::new(|k| keys.binary_search(&k).is_ok()),
-            at: Some(Box::new(|i| keys[i as usize])),
-            insert: None,
-            remove: None,
+    fn delete(&mut self, keys: &[u64]) -> bool {
+        keys.iter().for_each(|k| {
+            self.remove(k);
+        });
+        true
+    }
+}
+
+#[cfg(feature = "rivals")]
+impl Arm for indexset::BTreeSet<u64> {
+    fn search(&mut self, keys: &[u64]) -> usize {
+        keys.iter().filter(|k| self.contains(*k)).count()
+    }
+    fn at(&mut self, ranks: &[u64]) -> Option<u64> {
+        let key = |&r: &u64| *self.get_index(r as usize).unwrap();
+        Some(ranks.iter().map(key).fold(0, u64::wrapping_add))
+    }
+    fn insert(&mut self, keys: &[u64]) -> bool {
+        keys.iter().for_each(|&k| {
+            indexset::BTreeSet::insert(self, k);
+        });
+        true
+    }
+    fn delete(&mut self, keys: &[u64]) -> bool {
+        keys.iter().for_each(|k| {
+            self.remove(k);
+        });
+        true
+    }
+}
+
+/// A sorted array: nothing is smaller or simpler, and nothing can be inserted.
+impl Arm for Vec<u64> {
+    fn search(&mut self, keys: &[u64]) -> usize {
+        keys.iter().filter(|k| self.binary_search(k).is_ok()).count()
+    }
+    fn at(&mut self, ranks: &[u64]) -> Option<u64> {
+        Some(ranks.iter().fold(0, |sum, &r| sum.wrapping_add(self[r as usize])))
+    }
+    fn insert(&mut self, _: &[u64]) -> bool {
+        false
+    }
+    fn delete(&mut self, _: &[u64]) -> bool {
+        false
+    }
+    fn bytes(&self) -> Option<u64> {
+        Some(self.capacity() as u64 * 8)
+    }
+}
+
+struct Competitor {
+    name: &'static str,
+    arm: Box<dyn Arm>,
+    /// Heap taken while it was built, for those that do not know.
+    grown: u64,
+}
+
+fn competitors(args: &Args, keys: &[u64]) -> Vec<Competitor> {
+    let mut all = vec![];
+    let mut add = |name: &'static str, build: &dyn Fn() -> Box<dyn Arm>| {
+        if args.only.as_ref().is_none_or(|only| name.contains(only.as_str())) {
+            let before = crate::resident().1;
+            let arm = build();
+            let grown = (crate::resident().1 - before).max(0.0) * f64::from(1 << 20);
+            let grown = grown as u64;
+            all.push(Competitor { name, arm, grown });
+        }
+    };
+    add("AVL 72 B", &|| Box::new(Avl::from_sorted(keys)));
+    add("BTreeSet", &|| {
+        Box::new(keys.iter().copied().collect::<BTreeSet<u64>>())
+    });
+    #[cfg(feature = "rivals")]
+    add("indexset", &|| {
+        let mut set = indexset::BTreeSet::new();
+        keys.iter().for_each(|&k| {
+            set.insert(k);
+        });
+        Box::new(set)
+    });
+    add("sorted array", &|| Box::new(keys.to_vec()));
+    add("osmill raw", &|| {
+        Box::new(Ours::new(keys, Encoding::Raw, Way::Calls))
+    });
+    add("osmill raw, pipeline", &|| {
+        Box::new(Ours::new(keys, Encoding::Raw, Way::Pipeline(64)))
+    });
+    add("osmill packed", &|| {
+        Box::new(Ours::new(keys, Encoding::Packed, Way::Calls))
+    });
+    add("osmill packed, pipeline", &|| {
+        Box::new(Ours::new(keys, Encoding::Packed, Way::Pipeline(64)))
+    });
+    all
+}
+
+/// One figure of one structure; nothing when it cannot do what is asked.
+fn measure(
+    figures: &mut Figures,
+    c: &mut Competitor,
+    (pattern, n): (Pattern, u64),
+    (row, ops): (&str, usize),
+    f: impl FnOnce(&mut dyn Arm) -> bool,
+) -> bool {
+    let mut can = false;
+    let ops_per_s = rate(ops as u64, || can = f(&mut *c.arm));
+    if can {
+        figures.rate(&Rate {
+            row: &format!("{row} {}", pattern.name()),
+            arm: c.name,
+            n,
+            ops_per_s,
+            peer: !c.name.starts_with("osmill"),
+        });
+    }
+    can
+}
+
+/// All structures on one set of keys, taking turns.
+pub fn run(args: &Args, figures: &mut Figures, n: u64, pattern: Pattern) {
+    let keys = pattern.keys(n);
+    let ops = (args.ops.unwrap_or(500_000) as usize).min(keys.len() * 16);
+    let mut arms = competitors(args, &keys);
+    for c in &arms {
+        figures.bytes("memory", pattern, n, c.name, c.arm.bytes().unwrap_or(c.grown));
+    }
+    let mut random = Random(41);
+    let what = (pattern, n);
+    for round in 0..args.rounds.unwrap_or(3) {
+        // One in eight is not there.
+        let asked: Vec<u64> = (0..ops)
+            .map(|i| match i % 8 {
+                0 => pattern.absent(&mut random, &keys),
+                _ => pattern.present(&mut random, &keys),
+            })
+            .collect();
+        let hits = asked.iter().filter(|k| keys.binary_search(k).is_ok()).count();
+        let ranks: Vec<u64> = (0..ops).map(|_| random.below(n)).collect();
+        let sum = ranks
+            .iter()
+            .fold(0u64, |sum, &r| sum.wrapping_add(keys[r as usize]));
+        let fresh = pattern.fresh(&mut random, &keys, ops.min(keys.len()));
+        let m = fresh.len();
+        let sample: Vec<u64> = fresh.iter().copied().step_by(17).collect();
+        let sorted = |keys: &[u64]| {
+            let mut sorted = keys.to_vec();
+            sorted.sort_unstable();
+            sorted
         };
-        measure(subject, n, ops, bytes);
+        let (asked_sorted, fresh_sorted) = (sorted(&asked), sorted(&fresh));
+        // Whoever comes after a larger structure finds a colder cache: each round begins with another one.
+        arms.rotate_left(usize::from(round > 0));
+        for c in &mut arms {
+            let all =
+                |found: usize, wanted: usize| assert_eq!(found, wanted, "answers at {n} {}", pattern.name());
+            measure(figures, c, what, ("search", ops), |arm| {
+                all(arm.search(&asked), hits);
+                true
+            });
+            measure(figures, c, what, ("search sorted", ops), |arm| {
+                all(arm.search_sorted(&asked_sorted), hits);
+                true
+            });
+            measure(figures, c, what, ("at", ops), |arm| {
+                arm.at(&ranks).is_some_and(|found| {
+                    assert_eq!(found, sum);
+                    true
+                })
+            });
+            if !measure(figures, c, what, ("insert", m), |arm| arm.insert(&fresh)) {
+                continue;
+            }
+            all(c.arm.search(&sample), sample.len());
+            measure(figures, c, what, ("delete", m), |arm| arm.delete(&fresh));
+            all(c.arm.search(&sample), 0);
+            measure(figures, c, what, ("insert sorted", m), |arm| {
+                arm.insert_sorted(&fresh_sorted)
+            });
+            all(c.arm.search(&sample), sample.len());
+            measure(figures, c, what, ("delete sorted", m), |arm| {
+                arm.delete_sorted(&fresh_sorted)
+            });
+            all(c.arm.search(&sample), 0);
+        }
     }
 }

@@ -18,7 +18,7 @@
 pub(crate) mod bits;
 mod packed;
 
-use crate::buf::BLOCK;
+use crate::buf::{BLOCK, prefetch};
 use crate::value::Shape;
 use packed::Packed;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -58,11 +58,6 @@ impl Rows {
     pub fn clear(&mut self) {
         self.keys.clear();
         self.vals.clear();
-    }
-
-    /// Heap bytes held.
-    pub fn memory(&self) -> usize {
-        self.keys.capacity() * 8 + self.vals.capacity()
     }
 }
 
@@ -139,7 +134,7 @@ pub(crate) struct Page<'a> {
 
 #[derive(Clone, Copy)]
 enum Body<'a> {
-    Raw(&'a [u8]),
+    Raw(&'a [[u8; 8]], &'a [u8]),
     Packed(Packed<'a>),
     Bitmap(u64, &'a [u8]),
 }
@@ -150,7 +145,10 @@ impl<'a> Page<'a> {
         let count = usize::from(u16_at(bytes, 8));
         let data = bytes.get(HEADER..HEADER + usize::from(u16_at(bytes, 10)))?;
         let body = match bytes[7] {
-            RAW => Body::Raw(data.get(..count * (8 + shape.width))?),
+            RAW => {
+                let (keys, vals) = data.get(..count * (8 + shape.width))?.split_at(count * 8);
+                Body::Raw(keys.as_chunks().0, vals)
+            }
             PACKED => Body::Packed(Packed::new(shape, data, count)?),
             BITMAP if shape.width == 0 => Body::Bitmap(u64_at(data.get(..8)?, 0), &data[8..]),
             _ => return None,
@@ -158,12 +156,27 @@ impl<'a> Page<'a> {
         Some(Self { shape, count, body })
     }
 
-    /// Number of keys below `key`, and whether `key` itself is there. O(log n) steps and at most one group.
+    /// Views rows in memory, keys little endian.
+    pub fn of_rows(shape: &'a Shape, keys: &'a [[u8; 8]], vals: &'a [u8]) -> Self {
+        Self {
+            shape,
+            count: keys.len(),
+            body: Body::Raw(keys, vals),
+        }
+    }
+
+    /// As [`lower_bound_near`](Self::lower_bound_near), without an idea of the place.
     pub fn lower_bound(&self, key: u64) -> (usize, bool) {
+        self.lower_bound_near(key, usize::MAX)
+    }
+
+    /// Number of keys below `key`, and whether `key` itself is there. Among raw keys a good guess makes it a look at a few cache lines; else
+    /// O(log n) steps and at most one group.
+    #[inline]
+    pub fn lower_bound_near(&self, key: u64, guess: usize) -> (usize, bool) {
         match &self.body {
-            Body::Raw(data) => {
-                let keys = data[..self.count * 8].as_chunks::<8>().0;
-                let i = raw_lower_bound(keys, key);
+            Body::Raw(keys, _) => {
+                let i = raw_lower_bound_near(keys, key, guess);
                 (i, keys.get(i).is_some_and(|k| u64::from_le_bytes(*k) == key))
             }
             Body::Packed(p) => p.lower_bound(key),
@@ -188,7 +201,7 @@ impl<'a> Page<'a> {
     /// The `i`-th key; 0 beyond the end.
     pub fn key_at(&self, i: usize) -> u64 {
         match &self.body {
-            Body::Raw(data) => data.get(i * 8..i * 8 + 8).map_or(0, |b| u64_at(b, 0)),
+            Body::Raw(keys, _) => keys.get(i).map_or(0, |k| u64::from_le_bytes(*k)),
             Body::Packed(p) => p.key_at(i),
             Body::Bitmap(base, map) => {
                 let mut left = i;
@@ -208,9 +221,9 @@ impl<'a> Page<'a> {
     /// Writes the `i`-th value into `out`, which has the shape's width.
     pub fn value_at(&self, i: usize, out: &mut [u8]) {
         match &self.body {
-            Body::Raw(data) => {
-                let at = self.count * 8 + i * self.shape.width;
-                if let Some(v) = data.get(at..at + self.shape.width) {
+            Body::Raw(_, vals) => {
+                let at = i * self.shape.width;
+                if let Some(v) = vals.get(at..at + self.shape.width) {
                     out.copy_from_slice(v);
                 }
             }
@@ -225,10 +238,8 @@ impl<'a> Page<'a> {
         rows.keys.reserve(self.count);
         rows.vals.reserve(self.count * self.shape.width);
         match &self.body {
-            Body::Raw(data) => {
-                let (keys, vals) = data.split_at(self.count * 8);
-                rows.keys
-                    .extend(keys.as_chunks::<8>().0.iter().map(|k| u64::from_le_bytes(*k)));
+            Body::Raw(keys, vals) => {
+                rows.keys.extend(keys.iter().map(|k| u64::from_le_bytes(*k)));
                 rows.vals.extend_from_slice(vals);
             }
             Body::Packed(p) => p.decode(&mut rows.keys, &mut rows.vals),
@@ -253,6 +264,28 @@ impl<'a> Page<'a> {
     }
 }
 
+/// Keys looked at to both sides of a guess. Interpolation among 500 evenly drawn keys is wrong by 11 on average at the worst place.
+const NEAR: usize = 24;
+
+#[inline]
+fn raw_lower_bound_near(keys: &[[u8; 8]], key: u64, guess: usize) -> usize {
+    let from = guess.min(keys.len()).saturating_sub(NEAR);
+    let near = &keys[from..keys.len().min(from + 2 * NEAR)];
+    let (Some(first), Some(last)) = (near.first(), near.last()) else {
+        return 0;
+    };
+    let left = from == 0 || u64::from_le_bytes(*first) < key;
+    let right = from + near.len() == keys.len() || u64::from_le_bytes(*last) >= key;
+    if left && right {
+        return from
+            + near
+                .iter()
+                .map(|k| usize::from(u64::from_le_bytes(*k) < key))
+                .sum::<usize>();
+    }
+    raw_lower_bound(keys, key)
+}
+
 /// Two rounds of independent loads, where a binary search has nine that wait for each other: the first counts the pivots below `key`, one in
 /// [`STRIDE`] keys, the second the keys between two pivots.
 fn raw_lower_bound(keys: &[[u8; 8]], key: u64) -> usize {
@@ -261,6 +294,38 @@ fn raw_lower_bound(keys: &[[u8; 8]], key: u64) -> usize {
     let from = pivots * STRIDE;
     let rest = &keys[from..keys.len().min(from + STRIDE)];
     from + rest.iter().map(below).sum::<usize>()
+}
+
+/// Asks for the cache lines of an extent that a search with this guess will read: header and groups' first keys, and those around the guess.
+#[inline]
+pub(crate) fn prefetch_near(bytes: &[u8], guess: Guess) {
+    prefetch(bytes, 0);
+    match guess.encoding {
+        Encoding::Raw => {
+            let at = HEADER + guess.at.saturating_sub(NEAR) * 8;
+            (0..2 * NEAR * 8 + 64)
+                .step_by(64)
+                .for_each(|line| prefetch(bytes, at + line));
+        }
+        Encoding::Packed => {
+            prefetch(bytes, 64);
+            prefetch(bytes, 128);
+            // Groups lie behind each other and are of about equal size.
+            let at = HEADER + (PAYLOAD * 9 / 10) * guess.at / guess.of.max(1);
+            (0..4).for_each(|line| prefetch(bytes, (at + 64 * line).saturating_sub(64)));
+        }
+    }
+}
+
+/// Where in an extent a key is likely to be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Guess {
+    /// Row.
+    pub at: usize,
+    /// Rows of the extent.
+    pub of: usize,
+    /// How extents of this file are written.
+    pub encoding: Encoding,
 }
 
 /// Keys between pivots: four cache lines.
@@ -393,6 +458,23 @@ pub(crate) fn seal(
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn any_guess_finds_the_same() {
+        for n in [0u64, 1, 5, 47, 48, 49, 500, 1000] {
+            let keys: Vec<[u8; 8]> = (0..n).map(|k| (k * k * 3 + 1).to_le_bytes()).collect();
+            for key in (0..n * n * 3 + 10).step_by(1 + n as usize * 7) {
+                let want = keys.iter().filter(|k| u64::from_le_bytes(**k) < key).count();
+                for guess in [0, 1, 20, 30, 100, 490, 2000, usize::MAX] {
+                    assert_eq!(
+                        raw_lower_bound_near(&keys, key, guess),
+                        want,
+                        "{key} of {n} near {guess}"
+                    );
+                }
+            }
+        }
+    }
 
     fn keys_strategy() -> impl Strategy<Value = Vec<u64>> {
         let gap = prop_oneof![

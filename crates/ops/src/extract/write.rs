@@ -4,14 +4,14 @@ use osmill_engine::{Blob, Held, HoldStore, KernelResult, TaskOutputs};
 use osmill_pbf::{DensePicker, Element, NodeColumns};
 
 use super::region_ids::Cursor;
-use crate::select::{self, ElementWriter, Fate};
+use crate::select::{self, Fate};
 
 /// Elements of a blob that are held as views at once.
 const HELD: usize = 1 << 14;
 
 /// What a worker needs to write the elements of a blob to the outputs of their regions.
+#[derive(Default)]
 pub struct Parts {
-    writer: ElementWriter,
     /// Pairs of the number of an element in the blob and a region that it belongs to, in the order of elements.
     pairs: Vec<(u32, u32)>,
     /// Elements of the blob so far.
@@ -25,19 +25,6 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Writes with this writer.
-    pub fn new(writer: ElementWriter) -> Self {
-        Parts {
-            writer,
-            pairs: Vec::new(),
-            total: 0,
-            counts: Vec::new(),
-            fates: Vec::new(),
-            picker: DensePicker::default(),
-            stale: Vec::new(),
-        }
-    }
-
     /// Takes over what has been read of the blob's nodes.
     pub fn lend(&mut self, columns: &mut NodeColumns) {
         self.picker.lend(columns);
@@ -92,7 +79,6 @@ impl Parts {
     /// Writes the elements of the blob, which has been decoded.
     pub fn write(&mut self, blob: &mut Blob, outs: &mut TaskOutputs<'_>) -> KernelResult {
         let Parts {
-            writer,
             pairs,
             total,
             counts,
@@ -110,7 +96,7 @@ impl Parts {
             for (at, _) in pairs.iter() {
                 fates[*at as usize] = Fate::Keep;
             }
-            return outs.to(0, |out| writer.write(blob, out, fates, picker));
+            return outs.to(0, |out| select::write_fates(blob, out, fates, picker));
         }
         counts.clear();
         counts.resize(outs.len(), 0);
@@ -120,13 +106,13 @@ impl Parts {
             .enumerate()
             .filter(|(_, count)| **count == total && total > 0)
         {
-            outs.to(region, |out| writer.copy_whole(blob, out))?;
+            outs.to(region, |out| out.copy(blob))?;
         }
         pairs.retain(|(_, region)| counts[*region as usize] < total);
         fates.clear();
         fates.resize(total as usize, Fate::Drop);
         pairs.iter().for_each(|(at, _)| fates[*at as usize] = Fate::Keep);
-        write_parts(blob, *writer, pairs, (fates, picker), outs)
+        write_parts(blob, pairs, (fates, picker), outs)
     }
 }
 
@@ -141,10 +127,10 @@ pub struct Writing<'r> {
 impl<'r> Writing<'r> {
     /// Writes elements for which the cursors know regions: for each kind those that may be held, and those that
     /// came after.
-    pub fn new(cursors: [[Cursor<'r>; 2]; 3], writer: ElementWriter) -> Self {
+    pub fn new(cursors: [[Cursor<'r>; 2]; 3]) -> Self {
         Writing {
             cursors,
-            parts: Parts::new(writer),
+            parts: Parts::default(),
             ids: Vec::new(),
         }
     }
@@ -182,7 +168,6 @@ impl<'r> Writing<'r> {
 /// read once, whatever the number of regions. `wanted` tells which elements have pairs.
 fn write_parts(
     blob: &Blob,
-    writer: ElementWriter,
     pairs: &[(u32, u32)],
     (wanted, picker): (&[Fate], &mut DensePicker),
     outs: &mut TaskOutputs<'_>,
@@ -193,8 +178,7 @@ fn write_parts(
         places.sort_unstable();
         for run in places.chunk_by(|a, b| a.0 == b.0) {
             outs.to(run[0].0 as usize, |out| {
-                run.iter()
-                    .try_for_each(|(_, at)| writer.put(&held[*at as usize], out))
+                run.iter().try_for_each(|(_, at)| out.keep(&held[*at as usize]))
             })?;
         }
         held.clear();

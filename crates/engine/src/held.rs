@@ -16,10 +16,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use osmill_model::Kind;
 
-use super::{Piece, TaskOutputs};
 use crate::error::{Error, KernelResult, Result};
 use crate::file::{ReadBuffer, ReadFile};
+use crate::output::Piece;
 use crate::summary::Counts;
+use crate::task::TaskOutputs;
 
 /// Where held bytes are kept.
 #[derive(Debug)]
@@ -95,6 +96,7 @@ impl HoldStore {
 #[derive(Debug)]
 enum HeldPiece {
     Bytes(Stored),
+    Text(Stored),
     Copy(Arc<ReadFile>, u64, u64),
     Thin(Stored, Kind, usize),
 }
@@ -114,10 +116,11 @@ impl Held {
         self.0.retain(|(number, pieces, _)| {
             let kept = keep(*number);
             for piece in pieces.iter().filter(|_| !kept) {
-                if let HeldPiece::Bytes(Stored::Memory(bytes)) | HeldPiece::Thin(Stored::Memory(bytes), ..) =
-                    piece
-                {
-                    store.forget(bytes.len());
+                match piece {
+                    HeldPiece::Bytes(Stored::Memory(bytes))
+                    | HeldPiece::Text(Stored::Memory(bytes))
+                    | HeldPiece::Thin(Stored::Memory(bytes), ..) => store.forget(bytes.len()),
+                    _ => {}
                 }
             }
             kept
@@ -129,14 +132,18 @@ impl TaskOutputs<'_> {
     /// Takes back what the task has put out so far, to be put out later.
     pub fn hold(&mut self, store: &HoldStore) -> KernelResult<Held> {
         let mut held = Vec::new();
-        self.places.clear();
-        for (number, pieces, counts) in self.done.drain(..) {
+        for (number, pieces, counts) in self.take() {
             let hold = |piece| -> Result<HeldPiece> {
                 Ok(match piece {
                     Piece::Bytes(bytes) => {
                         let stored = store.keep(&bytes)?;
-                        self.sinks[number].lock().keep_spare(bytes);
+                        self.sinks()[number].give_back(bytes);
                         HeldPiece::Bytes(stored)
+                    }
+                    Piece::Text(bytes) => {
+                        let stored = store.keep(&bytes)?;
+                        self.sinks()[number].give_back(bytes);
+                        HeldPiece::Text(stored)
                     }
                     Piece::Copy(file, at, len) => HeldPiece::Copy(file, at, len),
                     Piece::Thin(raw, kind, count) => HeldPiece::Thin(store.keep(&raw)?, kind, count),
@@ -167,9 +174,17 @@ impl TaskOutputs<'_> {
                         store.forget(raw.len());
                         Piece::Thin(raw, kind, count)
                     }
+                    HeldPiece::Text(Stored::Memory(text)) => {
+                        store.forget(text.len());
+                        Piece::Text(text)
+                    }
                     HeldPiece::Thin(Stored::File(file, at, len), kind, count) => {
                         file.read_at(at, len as usize, &mut buffer)?;
                         Piece::Thin(buffer.as_slice().to_vec(), kind, count)
+                    }
+                    HeldPiece::Text(Stored::File(file, at, len)) => {
+                        file.read_at(at, len as usize, &mut buffer)?;
+                        Piece::Text(buffer.as_slice().to_vec())
                     }
                 })
             };
