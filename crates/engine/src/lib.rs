@@ -17,6 +17,7 @@
 mod encode;
 mod error;
 mod file;
+mod held;
 mod ids;
 mod input;
 mod job;
@@ -30,6 +31,7 @@ mod task;
 
 pub use error::{Error, Fault, KernelResult, Malformed, Result};
 pub use file::{ReadBuffer, ReadFile, reserve_open_files};
+pub use held::{Held, HoldStore};
 pub use ids::{FrozenIds, IdRuns, IdSet, IdSets};
 pub use input::Input;
 pub use job::{Blob, Job, JobOptions, Pass, format_duration, output_header};

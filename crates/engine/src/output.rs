@@ -317,6 +317,11 @@ impl Sink {
         Ok(())
     }
 
+    /// Takes a buffer that is not needed any more.
+    pub(crate) fn give_back(&self, buffer: Vec<u8>) {
+        self.lock().keep_spare(buffer);
+    }
+
     /// Keeps at most this many buffers for later pieces, instead of 16: for outputs that are one of many.
     pub fn limit_spare_buffers(&self, most: usize) {
         self.lock().most_spare = most;
@@ -371,20 +376,20 @@ impl Sink {
         let mut merges = Vec::new();
         let mut state = self.lock();
         state.counts += counts;
-        state.early.insert(task, pieces);
-        let before = state.next;
-        while let Some(pieces) = {
-            let next = state.next;
-            state.early.remove(&next)
-        } {
+        if task != state.next {
+            state.early.insert(task, pieces);
+            return Ok(());
+        }
+        let mut next = Some(pieces);
+        while let Some(pieces) = next {
             state.next += 1;
             for piece in pieces {
                 state.push(piece, &mut merges);
             }
+            let number = state.next;
+            next = state.early.remove(&number);
         }
-        if state.next != before {
-            self.placed.notify_all();
-        }
+        self.placed.notify_all();
         let writes = self.place(&mut state)?;
         drop(state);
         self.write(writes, counters)?;

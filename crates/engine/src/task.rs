@@ -1,5 +1,7 @@
 //! What a worker puts out while it does a task.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -255,6 +257,8 @@ pub struct TaskOutputs<'s> {
     origin: Origin,
     /// Outputs that the task has written to, and what.
     done: Vec<(usize, Vec<Piece>, Counts)>,
+    /// Where in `done` each of these outputs is.
+    places: HashMap<usize, usize>,
 }
 
 impl<'s> TaskOutputs<'s> {
@@ -265,6 +269,7 @@ impl<'s> TaskOutputs<'s> {
             codings: Codings::new(sinks),
             origin: Origin::default(),
             done: Vec::new(),
+            places: HashMap::new(),
         }
     }
 
@@ -300,19 +305,40 @@ impl<'s> TaskOutputs<'s> {
         out.begin(self.origin);
         work(out)?;
         let (pieces, counts) = out.take()?;
-        match self.done.iter_mut().find(|(done, ..)| *done == number) {
-            Some((_, before, sum)) => {
+        self.add(number, pieces, counts);
+        Ok(())
+    }
+
+    /// Adds to what the task has put out for an output.
+    pub(crate) fn add(&mut self, number: usize, pieces: Vec<Piece>, counts: Counts) {
+        match self.places.entry(number) {
+            Entry::Occupied(place) => {
+                let (_, before, sum) = &mut self.done[*place.get()];
                 before.extend(pieces);
                 *sum += counts;
             }
-            None => self.done.push((number, pieces, counts)),
+            Entry::Vacant(place) => {
+                place.insert(self.done.len());
+                self.done.push((number, pieces, counts));
+            }
         }
-        Ok(())
+    }
+
+    /// Takes back what the task has put out so far, by output.
+    pub(crate) fn take(&mut self) -> Vec<(usize, Vec<Piece>, Counts)> {
+        self.places.clear();
+        std::mem::take(&mut self.done)
+    }
+
+    /// The outputs.
+    pub(crate) fn sinks(&self) -> &'s [Sink] {
+        self.sinks
     }
 
     /// Hands the task's output over: to every sink something, be it nothing.
     pub(crate) fn submit(&mut self, task: u64) -> KernelResult {
         let Some(out) = &mut self.out else { return Ok(()) };
+        self.places.clear();
         self.done.sort_unstable_by_key(|(number, ..)| *number);
         let mut done = self.done.drain(..).peekable();
         for (i, sink) in self.sinks.iter().enumerate() {

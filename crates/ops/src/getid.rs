@@ -7,7 +7,7 @@ use std::path::Path;
 
 use osmill_engine::{Blob, BlobEntry, Error, IdSets, Input, Job, Plan, Result};
 use osmill_model::{ElementId, Kind, KindSet};
-use osmill_pbf::{Element, IndexRecord};
+use osmill_pbf::{DensePicker, Element, IndexRecord};
 use serde::Serialize;
 
 use crate::select::{self, ByIdOnly, Fate, Target, Wanted};
@@ -80,8 +80,8 @@ pub fn getid(job: &Job, input: &Path, options: &Options, target: &Target) -> Res
     let sink = target.open(plan.header.clone())?;
     job.pass("write", input.file(), &blobs).write(
         &sink,
-        <(Vec<Fate>, Vec<i64>)>::default,
-        |(fates, scratch), blob, out| {
+        <(Vec<Fate>, Vec<i64>, DensePicker)>::default,
+        |(fates, scratch, picker), blob, out| {
             let record = blob.record()?;
             if !touches(&record) {
                 return match options.invert {
@@ -102,7 +102,7 @@ pub fn getid(job: &Job, input: &Path, options: &Options, target: &Target) -> Res
                     _ => Fate::Drop,
                 }
             })?;
-            select::write_fates(blob, out, fates)
+            select::write_fates(blob, out, fates, picker)
         },
     )?;
     let mut report = Report {

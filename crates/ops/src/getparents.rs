@@ -8,7 +8,7 @@ use std::path::Path;
 
 use osmill_engine::{Job, Result};
 use osmill_model::{ElementId, Kind, KindSet};
-use osmill_pbf::Item;
+use osmill_pbf::{DensePicker, Item};
 
 use crate::select::{self, Fate, Target, Wanted};
 
@@ -44,8 +44,8 @@ pub fn getparents(job: &Job, input: &Path, options: &Options, target: &Target) -
     let sink = target.open(plan.header.clone())?;
     job.pass("write", input.file(), &blobs).write(
         &sink,
-        <(Vec<Fate>, Vec<i64>)>::default,
-        |(fates, ids), blob, out| {
+        <(Vec<Fate>, Vec<i64>, DensePicker)>::default,
+        |(fates, ids, picker), blob, out| {
             fates.clear();
             for group in blob.block()?.groups() {
                 let mut items = group.items();
@@ -79,7 +79,7 @@ pub fn getparents(job: &Job, input: &Path, options: &Options, target: &Target) -
                     fates.push(if keep { Fate::Keep } else { Fate::Drop });
                 }
             }
-            select::write_fates(blob, out, fates)
+            select::write_fates(blob, out, fates, picker)
         },
     )?;
     job.objects_out(sink.counts());

@@ -11,10 +11,11 @@
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::Mutex;
 
 use osmill_engine::{
-    Blob, BlobEntry, Counts, IdSets, Input, Job, KernelResult, OutputOptions, Plan, Result, Sink, TaskOutput,
-    output_header,
+    Blob, BlobEntry, Counts, Held, HoldStore, IdSets, Input, Job, KernelResult, OutputOptions, Plan, Result,
+    Sink, TaskOutput, TaskOutputs, output_header,
 };
 use osmill_model::{ElementId, Kind, KindSet};
 use osmill_pbf::{Block, DensePicker, Element, FileHeader, IndexRecord, Item, RawItem, SORTED};
@@ -74,14 +75,66 @@ pub(crate) fn blobs_of(
     kinds: KindSet,
     mut also: impl FnMut(&IndexRecord) -> bool,
 ) -> Vec<BlobEntry> {
-    plan.blobs
-        .iter()
-        .filter(|blob| {
-            blob.index
-                .is_none_or(|record| record.kinds.intersects(kinds) && also(&record))
-        })
-        .copied()
-        .collect()
+    let is_of = |blob: &&BlobEntry| {
+        blob.index
+            .is_none_or(|record| record.kinds.intersects(kinds) && also(&record))
+    };
+    plan.blobs.iter().filter(is_of).copied().collect()
+}
+
+/// Whether a completed plan shows a file that is sorted, has every element once, and one kind in each blob. There
+/// what is found out about an element where it stands is true of all the file.
+pub(crate) fn is_orderly(plan: &Plan) -> bool {
+    let mut last: Option<ElementId> = None;
+    plan.blobs.iter().all(|blob| {
+        let Some(record) = blob.index else { return false };
+        let orderly = match (record.first(), record.last()) {
+            (Some(first), Some(end)) => {
+                let follows = last.is_none_or(|last| last < first);
+                last = Some(end);
+                follows && first.kind == end.kind
+            }
+            _ => true,
+        };
+        orderly && record.sorted && record.unique
+    })
+}
+
+/// Part of the memory of a job that output which is held back may take, as a divisor.
+const HELD_SHARE: u64 = 8;
+
+/// A store for what commands hold back.
+pub(crate) fn hold_store(job: &Job) -> HoldStore {
+    HoldStore::new(job.options().memory / HELD_SHARE, &job.options().scratch)
+}
+
+/// What tasks have held back, by the numbers of their blobs.
+#[derive(Debug, Default)]
+pub(crate) struct HeldBlobs(Mutex<HashMap<u64, Held>>);
+
+impl HeldBlobs {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Held>> {
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Holds what a blob's task has put out so far. Takes the place of what was held of the blob before.
+    pub fn hold(&self, blob: &Blob, outs: &mut TaskOutputs<'_>, store: &HoldStore) -> KernelResult {
+        let held = outs.hold(store)?;
+        if !held.is_empty() {
+            self.lock().insert(blob.entry().number, held);
+        }
+        Ok(())
+    }
+
+    /// Takes what is held of a blob.
+    pub fn take(&self, number: u64) -> Option<Held> {
+        self.lock().remove(&number)
+    }
+
+    /// Whether something is held of a blob.
+    pub fn has(&self, number: u64) -> bool {
+        self.lock().contains_key(&number)
+    }
 }
 
 /// Elements of all blobs, by their records.
@@ -179,7 +232,12 @@ pub(crate) enum Fate {
 }
 
 /// Writes the elements of a decoded blob that `fates`, which has one entry for each, does not drop.
-pub(crate) fn write_fates(blob: &mut Blob, out: &mut TaskOutput<'_>, fates: &[Fate]) -> KernelResult {
+pub(crate) fn write_fates(
+    blob: &mut Blob,
+    out: &mut TaskOutput<'_>,
+    fates: &[Fate],
+    picker: &mut DensePicker,
+) -> KernelResult {
     let Some(last) = fates.iter().rposition(|fate| *fate != Fate::Drop) else {
         return Ok(());
     };
@@ -188,6 +246,7 @@ pub(crate) fn write_fates(blob: &mut Blob, out: &mut TaskOutput<'_>, fates: &[Fa
     }
     for_each_picked(
         blob.decoded(),
+        picker,
         last + 1,
         |at| fates[at] != Fate::Drop,
         |at, element| match fates[at] {
@@ -202,11 +261,11 @@ pub(crate) fn write_fates(blob: &mut Blob, out: &mut TaskOutput<'_>, fates: &[Fa
 /// by its number. The others cost little.
 pub(crate) fn for_each_picked<'b>(
     block: &'b Block,
+    picker: &mut DensePicker,
     end: usize,
     wants: impl Fn(usize) -> bool,
     mut visit: impl FnMut(usize, Element<'b>) -> KernelResult,
 ) -> KernelResult {
-    let mut picker = DensePicker::default();
     let mut at = 0;
     for group in block.groups() {
         let mut items = group.items();
@@ -308,10 +367,11 @@ fn close_relations(wanted: &Wanted, edges: impl IntoIterator<Item = (i64, i64)>,
 }
 
 /// Notes what an element refers to directly: nodes and ways of a relation, nodes of a way.
-fn note_references(
+fn note_references<P: Pick>(
     element: &Element<'_>,
     wanted: &Wanted,
     noted: KindSet,
+    pick: &P,
     refs: &mut Vec<i64>,
 ) -> KernelResult {
     match element {
@@ -326,7 +386,7 @@ fn note_references(
         Element::Relation(relation) => {
             for member in relation.members() {
                 let member = member?.element;
-                if member.kind != Kind::Relation && noted.contains(member.kind) {
+                if member.kind != Kind::Relation && noted.contains(member.kind) && !pick.ignores(member) {
                     wanted.insert(member);
                 }
             }
@@ -347,6 +407,10 @@ pub(crate) trait Pick: Sync {
     fn begin(&self, state: &mut Self::State, block: &Block) -> KernelResult<bool>;
     /// Whether an element is picked.
     fn picks(&self, state: &mut Self::State, element: &Element<'_>) -> KernelResult<bool>;
+    /// Whether a member of a relation is passed over.
+    fn ignores(&self, _: ElementId) -> bool {
+        false
+    }
 }
 
 /// Picks nothing.
@@ -378,6 +442,18 @@ pub(crate) fn close<P: Pick>(
     noted: KindSet,
     pick: &P,
 ) -> Result<()> {
+    close_over_members(job, (input, plan), wanted, noted, pick)?;
+    close_ways(job, (input, plan), wanted, noted, pick)
+}
+
+/// The first half of [`close`]: adds the relations that are picked, and the members of all wanted ones.
+pub(crate) fn close_over_members<P: Pick>(
+    job: &Job,
+    (input, plan): (&Input, &Plan),
+    wanted: &Wanted,
+    noted: KindSet,
+    pick: &P,
+) -> Result<()> {
     let make = || (pick.make(), Vec::new(), Edges::new());
     if pick.asks(Kind::Relation) || !wanted.is_empty(Kind::Relation) {
         let blobs = blobs_of(plan, KindSet::RELATIONS, |_| true);
@@ -393,14 +469,14 @@ pub(crate) fn close<P: Pick>(
                         };
                         for member in relation.members() {
                             let member = member?.element;
-                            if member.kind == Kind::Relation {
+                            if member.kind == Kind::Relation && !pick.ignores(member) {
                                 edges.push((relation.id(), member.id));
                             }
                         }
                         let id = element.element_id();
                         if wanted.contains(id) || may_pick && pick.picks(state, &element)? {
                             wanted.insert(id);
-                            note_references(&element, wanted, noted, refs)?;
+                            note_references(&element, wanted, noted, pick, refs)?;
                         }
                     }
                     Ok(())
@@ -415,18 +491,30 @@ pub(crate) fn close<P: Pick>(
                     for element in blob.block()?.elements() {
                         let element = element?;
                         if new.contains(element.element_id()) {
-                            note_references(&element, wanted, noted, refs)?;
+                            note_references(&element, wanted, noted, pick, refs)?;
                         }
                     }
                     Ok(())
                 })?;
         }
     }
+    Ok(())
+}
+
+/// The second half of [`close`]: adds the nodes of the ways that are wanted or picked.
+fn close_ways<P: Pick>(
+    job: &Job,
+    (input, plan): (&Input, &Plan),
+    wanted: &Wanted,
+    noted: KindSet,
+    pick: &P,
+) -> Result<()> {
+    let make = || (pick.make(), Vec::new());
     let asks = pick.asks(Kind::Way);
     if noted.contains(Kind::Node) && (asks || !wanted.is_empty(Kind::Way)) {
         let blobs = blobs_of(plan, KindSet::WAYS, |record| asks || wanted.may_touch(record));
         job.pass("ways", input.file(), &blobs)
-            .scan(make, |(state, refs, _), blob| {
+            .scan(make, |(state, refs), blob| {
                 let record = blob.record()?;
                 let block = blob.block()?;
                 let may_pick = asks && pick.begin(state, block)?;
@@ -439,7 +527,7 @@ pub(crate) fn close<P: Pick>(
                         && (wanted.contains(element.element_id())
                             || may_pick && pick.picks(state, &element)?)
                     {
-                        note_references(&element, wanted, noted, refs)?;
+                        note_references(&element, wanted, noted, pick, refs)?;
                     }
                 }
                 Ok(())

@@ -53,6 +53,10 @@ pub struct TagsFilterArgs {
     /// Drop the tags of elements that are only kept because others refer to them
     #[arg(short = 't', long)]
     pub remove_tags: bool,
+    /// With -i: leave what matches out even where others refer to it. Relations lose it as a member; nodes that
+    /// ways need stay without tags
+    #[arg(long, requires = "invert_match")]
+    pub exclude: bool,
     /// Read the expressions in the strict form
     #[arg(long)]
     pub strict: bool,
@@ -78,6 +82,8 @@ pub fn run(common: &Common, args: &TagsFilterArgs) -> Result<ExitCode> {
         invert: args.invert_match,
         omit_referenced: args.omit_referenced,
         remove_tags: args.remove_tags,
+        exclude: args.exclude,
+        keep_deleted: false,
     };
     let report = tags_filter(&job, &args.file, &options, &args.output.target(common)?)?;
     if !common.quiet {
@@ -91,11 +97,17 @@ pub fn run(common: &Common, args: &TagsFilterArgs) -> Result<ExitCode> {
             render::counts(&report.matched),
             render::counts(&report.referenced)
         );
-        if args.invert_match && report.referenced.total() > 0 {
+        if args.invert_match && !args.exclude && report.referenced.total() > 0 {
             eprintln!(
-                "osmill tags-filter: {} that match were kept because elements that do not match refer to them; \
-                 -R leaves them out",
+                "osmill tags-filter: {} excluded elements were added again as references of others; --exclude leaves \
+                 them out of these, -R drops them",
                 render::number(report.referenced.total())
+            );
+        }
+        if report.members_dropped > 0 {
+            eprintln!(
+                "osmill tags-filter: relations lost {} excluded members",
+                render::number(report.members_dropped)
             );
         }
     }
