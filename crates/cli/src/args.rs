@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use osmill_engine::{Error, Job, JobOptions, Result};
+use osmill_engine::{Error, FormatSpec, Job, JobOptions, Result};
 use osmill_model::{Kind, KindSet};
-use osmill_pbf::Compression;
 
 use crate::commands;
+use crate::commands::target::{Attribute, OutputArgs};
 
 /// OpenStreetMap data at planet scale, on one small machine.
 #[derive(Debug, Parser)]
@@ -19,8 +19,10 @@ use crate::commands;
 Exit codes: 0 done; 1 a negative answer (references dangle, an id was not found) or the work failed;
 2 wrong arguments, or an input that is missing or damaged.
 
-Run 'osmill help COMMAND' for the options of a command and examples.",
-    max_term_width = 110
+Run 'osmill help COMMAND' for the options of a command and examples, 'osmill help formats' for the file formats
+that are read and written and their options.",
+    max_term_width = 110,
+    disable_help_subcommand = true
 )]
 pub struct Cli {
     #[command(flatten)]
@@ -44,6 +46,34 @@ pub enum Command {
     Nodes(NodesCommand),
     #[command(subcommand)]
     Set(commands::set::SetCommand),
+    /// Print the help of a command, or of a topic: formats
+    Help {
+        /// The command, or the topic
+        #[arg(value_name = "COMMAND")]
+        topic: Vec<String>,
+    },
+    /// Print a script that completes arguments in a shell
+    ///
+    /// Where it belongs depends on the shell.
+    #[command(after_help = "\
+Examples:
+  osmill completions bash > ~/.local/share/bash-completion/completions/osmill
+  osmill completions zsh > ~/.zfunc/_osmill
+  osmill completions fish > ~/.config/fish/completions/osmill.fish")]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Write manual pages: one for each command, and one for the file formats
+    #[command(after_help = "\
+Examples:
+  osmill man /usr/local/share/man/man1
+      Pages for 'man osmill', 'man osmill-cat' and so on.")]
+    Man {
+        /// The folder to write them to
+        #[arg(value_name = "FOLDER")]
+        folder: PathBuf,
+    },
 }
 
 /// Options that mean the same in every command.
@@ -59,6 +89,10 @@ pub struct Common {
     /// Folder for temporary files [default: the system's]
     #[arg(long, global = true, value_name = "FOLDER")]
     pub scratch: Option<PathBuf>,
+    /// Format of the inputs, such as osm, osc.gz or opl,history=true. What the content tells goes before; see
+    /// 'osmill help formats'
+    #[arg(short = 'F', long, global = true, value_name = "FORMAT")]
+    pub input_format: Option<FormatSpec>,
     /// Read and write past the page cache
     #[arg(long, global = true)]
     pub direct_io: bool,
@@ -114,6 +148,7 @@ impl Common {
             memory: self.memory,
             scratch,
             direct_io: self.direct_io,
+            input_format: self.input_format.clone().unwrap_or_default(),
             progress: (self.progress || terminal && !self.quiet && self.log == LogFormat::Text)
                 && !self.no_progress,
             allocations: crate::allocations::counter(),
@@ -147,36 +182,14 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     Ok(bytes as u64)
 }
 
-/// Where the result goes.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Output options")]
-pub struct OutputArgs {
-    /// Write to this file; '-' is standard output
-    #[arg(short, long, value_name = "FILE")]
-    pub output: PathBuf,
-    /// Replace the output if it exists. It may be one of the inputs: it is replaced at the end, in one step
-    #[arg(short = 'O', long)]
-    pub overwrite: bool,
-    /// Flush the output to disk before it gets its name
-    #[arg(long)]
-    pub fsync: bool,
-    /// Name and version of the program for the file header
-    #[arg(long, value_name = "NAME", default_value_t = generator())]
-    pub generator: String,
-    /// Set a field of the file header: generator, source, osmosis_replication_timestamp,
-    /// osmosis_replication_sequence_number or osmosis_replication_base_url; empty removes it
-    #[arg(long, value_name = "KEY=VALUE")]
-    pub output_header: Vec<String>,
-}
-
 /// The name and version of this program.
 pub fn generator() -> String {
     concat!("osmill/", env!("CARGO_PKG_VERSION")).into()
 }
 
-/// Concatenate and convert files, and add an index to every blob.
+/// Concatenate and convert files, and add an index to every PBF blob.
 ///
-/// Compressed data is copied as it is; a small index record goes into the header of each blob, so that later
+/// Inputs and the output may be of any format; see 'osmill help formats'. Compressed PBF data is copied as it is; a small index record goes into the header of each blob, so that later
 /// commands can pass over what they do not need. Blobs that have one are copied inside the kernel.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -189,17 +202,22 @@ Examples:
       Drop what tells about mappers.
   osmill cat --dedupe a.osm.pbf b.osm.pbf -o both.osm.pbf
       Merge sorted files; of elements that are in both the newest is kept.
+  osmill cat region.osm.pbf -o region.osm.bz2
+      Convert to compressed OSM XML.
+  osmill cat --index region.osm.pbf
+      Leave the file as it is, and write region.osm.pbf.idx beside it.
   osmill cat -f opl region.osm.pbf -o - | grep '^r'
-      Print as text.")]
+      Print as text.
+  curl https://example.org/region.osm.gz | osmill cat - -o region.osm.pbf
+      Convert what comes through a pipe; formats are recognised by content.
+  osmill cat -f osm,add_metadata=version+timestamp region.osm.pbf -o region.osm
+      Keep some of the metadata.")]
 pub struct CatArgs {
-    /// PBF files; '-' is standard input
+    /// Files of any format; '-' is standard input
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
     #[command(flatten)]
     pub output: OutputArgs,
-    /// Format of the output [default: by its name]
-    #[arg(short = 'f', long, value_enum, value_name = "FORMAT")]
-    pub output_format: Option<Format>,
     /// Keep only these kinds: node, way, relation, separated by commas
     #[arg(short = 't', long, value_name = "KIND", value_delimiter = ',', value_parser = parse_kind)]
     pub object_type: Vec<Kind>,
@@ -210,27 +228,10 @@ pub struct CatArgs {
     /// the first input. Files with history keep every version once
     #[arg(long)]
     pub dedupe: bool,
-    /// How blobs are compressed: none, zlib, zlib:0-12, zstd, zstd:1-22 or lz4. All are compressed anew if
-    /// this is given; otherwise only those whose contents change, with zlib
-    #[arg(long, value_name = "CODEC")]
-    pub compression: Option<Compression>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// PBF
-    Pbf,
-    /// One line of text an element
-    Opl,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Attribute {
-    Version,
-    Timestamp,
-    Changeset,
-    Uid,
-    User,
+    /// Copy nothing, but write what an index has to say of each file beside it, to FILE.idx. Commands find it there as
+    /// long as the file does not change
+    #[arg(long, conflicts_with_all = ["output", "dedupe", "object_type", "clean"])]
+    pub index: bool,
 }
 
 /// Reads the name of a kind.
@@ -271,7 +272,7 @@ Examples:
   osmill inspect --show w4781367 region.osm.pbf
       One element.")]
 pub struct InspectArgs {
-    /// PBF file; '-' is standard input
+    /// File of any format; '-' is standard input
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// With --tags: count only tags that match one of these: KEY, KEY=VALUE, KEY!=VALUE, with '*' at either
@@ -319,8 +320,12 @@ pub struct InspectArgs {
     #[arg(short, long, value_name = "NAME")]
     pub get: Option<String>,
     /// Write JSON
-    #[arg(long)]
+    #[arg(short, long)]
     pub json: bool,
+    /// Worker threads [default: one for each processor]
+    // As in `Common`, which takes the value over, but without the letter: here it stands for JSON.
+    #[arg(long, value_name = "N", help_heading = "Common options")]
+    threads: Option<usize>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -348,7 +353,7 @@ Examples:
   osmill check --refs -r -i region.osm.pbf
       References of ways and relations, each missing one on a line.")]
 pub struct CheckArgs {
-    /// PBF file; '-' is standard input
+    /// File of any format; '-' is standard input
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// Check that elements are sorted by kind and id, and that none is there twice
@@ -379,9 +384,9 @@ Examples:
   osmill add-locations-to-ways -n --memory 256M region.osm.pbf -o located.osm.pbf
       Keep all nodes, and use little memory.")]
 pub struct AddLocationsArgs {
-    /// PBF file; '-' is standard input
-    #[arg(value_name = "FILE")]
-    pub file: PathBuf,
+    /// Files of any format, taken as if they were one; '-' is standard input
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
     #[command(flatten)]
     pub output: OutputArgs,
     /// Keep nodes without tags
@@ -401,12 +406,12 @@ pub struct AddLocationsArgs {
     /// store that 'osmill nodes' made. The names of other programs' types are taken and mean 'auto'
     #[arg(short, long, value_name = "TYPE", default_value = "auto", value_parser = parse_index_type)]
     pub index_type: IndexType,
+    /// Print the types of index and exit
+    #[arg(short = 'I', long, num_args = 0, default_missing_value = "", value_parser = show_index_types)]
+    pub show_index_types: Option<String>,
     /// Taken for the sake of other programs' scripts; negative ids need no index of their own
     #[arg(long, value_name = "TYPE", value_parser = parse_index_type, hide = true)]
     pub index_type_neg: Option<IndexType>,
-    /// How blobs that change are compressed: none, zlib, zlib:0-12, zstd, zstd:1-22 or lz4
-    #[arg(long, value_name = "CODEC")]
-    pub compression: Option<Compression>,
 }
 
 /// A store of node locations on disk: build it once, keep it up to date with change files, ask it by id.
@@ -420,7 +425,7 @@ Examples:
 pub enum NodesCommand {
     /// Make a store from the nodes of a PBF file
     Build {
-        /// PBF file; '-' is standard input
+        /// File of any format; '-' is standard input
         #[arg(value_name = "FILE")]
         file: PathBuf,
         /// The store to make
@@ -514,35 +519,44 @@ pub enum IndexType {
     Store(PathBuf),
 }
 
+/// Names of types of index. All but the first are other programs'.
+const INDEX_TYPES: [&str; 14] = [
+    "auto",
+    "memory",
+    "external",
+    "sparse",
+    "dense",
+    "flex_mem",
+    "sparse_mem_array",
+    "sparse_mem_map",
+    "sparse_mem_table",
+    "sparse_mmap_array",
+    "sparse_file_array",
+    "dense_mem_array",
+    "dense_mmap_array",
+    "dense_file_array",
+];
+
+/// Prints the types of index and ends the program, as `--help` does: whatever else is given or missing.
+fn show_index_types(_: &str) -> Result<String, String> {
+    let names = INDEX_TYPES.join("\n");
+    println!("{names}\nstore=PATH");
+    std::process::exit(0)
+}
+
 /// Reads the name of a type of index.
 pub fn parse_index_type(text: &str) -> Result<IndexType, String> {
-    const NAMES: [&str; 14] = [
-        "auto",
-        "memory",
-        "external",
-        "sparse",
-        "dense",
-        "flex_mem",
-        "sparse_mem_array",
-        "sparse_mem_map",
-        "sparse_mem_table",
-        "sparse_mmap_array",
-        "sparse_file_array",
-        "dense_mem_array",
-        "dense_mmap_array",
-        "dense_file_array",
-    ];
     if let Some(path) = text.strip_prefix("store=") {
         return Ok(IndexType::Store(path.into()));
     }
     // Some take a file name, which is not needed.
     let name = text.split_once(',').map_or(text, |(name, _)| name);
-    if NAMES.contains(&name) {
+    if INDEX_TYPES.contains(&name) {
         return Ok(IndexType::Auto);
     }
     Err(format!(
         "'{name}' is not a type of index; use auto, store=PATH, or one of {}",
-        NAMES[1..].join(", ")
+        INDEX_TYPES[1..].join(", ")
     ))
 }
 
@@ -554,6 +568,19 @@ mod tests {
     #[test]
     fn arguments_are_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn types_of_index() {
+        for name in INDEX_TYPES {
+            assert_eq!(parse_index_type(name), Ok(IndexType::Auto), "{name}");
+        }
+        assert_eq!(
+            parse_index_type("dense_file_array,nodes.bin"),
+            Ok(IndexType::Auto)
+        );
+        assert_eq!(parse_index_type("store=a,b"), Ok(IndexType::Store("a,b".into())));
+        assert!(parse_index_type("btree").is_err_and(|e| e.contains("flex_mem")));
     }
 
     #[test]

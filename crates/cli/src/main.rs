@@ -14,6 +14,9 @@ use crate::args::{Cli, Command};
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match &cli.command {
+        Command::Help { topic } => commands::help::help(topic),
+        Command::Completions { shell } => commands::help::completions(*shell),
+        Command::Man { folder } => commands::help::man(folder),
         Command::Cat(args) => commands::cat::run(&cli.common, args),
         Command::Inspect(args) => commands::inspect::run(&cli.common, args),
         Command::Check(args) => commands::check::run(&cli.common, args),

@@ -310,3 +310,22 @@ fn a_missing_file_and_a_folder_are_named() {
         );
     }
 }
+
+/// `-j` is JSON where osmium has it so, and the number of threads elsewhere.
+#[test]
+fn the_letter_of_json() {
+    let monaco = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/monaco.osm.pbf");
+    let json = common::run(["inspect", "-j", monaco]);
+    let value: serde_json::Value = serde_json::from_slice(&json.stdout).expect("it is JSON");
+    assert!(value["blobs"]["count"].is_u64());
+    let threads = common::run(["inspect", "--threads", "1", "-g", "blobs.count", monaco]);
+    assert_eq!(
+        String::from_utf8_lossy(&threads.stdout).trim(),
+        value["blobs"]["count"].to_string()
+    );
+    assert!(
+        common::run(["check", "--ids", "-j", "1", monaco])
+            .status
+            .success()
+    );
+}

@@ -37,13 +37,21 @@ pub enum Error {
         /// Bytes written before.
         written: u64,
     },
-    /// The input is something else than what its name says.
-    #[error("{}: this is {what}, not an OSM PBF file{hint}", path.display(), hint = what.hint())]
+    /// The input is no OSM data.
+    #[error("{}: this is {what}, not OSM data{hint}", path.display(), hint = what.hint())]
     NotPbf {
         /// The input.
         path: PathBuf,
         /// What it is.
         what: Sniffed,
+    },
+    /// The input is text with something wrong in it.
+    #[error("{}: {source}", path.display())]
+    Text {
+        /// The input.
+        path: PathBuf,
+        /// What is wrong, and where.
+        source: osmill_text::Error,
     },
     /// The input is damaged.
     #[error("{}: blob {blob} at byte {offset}: {source}", path.display())]
@@ -131,6 +139,27 @@ impl Error {
             what,
             path: path.to_owned(),
             source,
+        }
+    }
+
+    /// An error in reading text.
+    pub fn text(path: &Path, source: osmill_text::Error) -> Self {
+        use osmill_text::Error as Text;
+        match source {
+            Text::Open { path, source } => Error::io("open", &path, source),
+            Text::Read(source) => Error::io("read", path, source),
+            Text::Format(Sniffed::Pbf) => Error::Usage(format!(
+                "{}: this is OSM PBF inside other compression; unpack it first (PBF files are compressed inside)",
+                path.display()
+            )),
+            Text::Format(what) => Error::NotPbf {
+                path: path.to_owned(),
+                what,
+            },
+            source => Error::Text {
+                path: path.to_owned(),
+                source,
+            },
         }
     }
 

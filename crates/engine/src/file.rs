@@ -105,6 +105,13 @@ impl ReadFile {
         self.size
     }
 
+    /// The first bytes of the file.
+    pub fn head(&self) -> Result<Vec<u8>> {
+        let mut buffer = ReadBuffer::default();
+        self.read_at(0, 512, &mut buffer)?;
+        Ok(buffer.as_slice().to_vec())
+    }
+
     /// The open file.
     pub fn file(&self) -> &File {
         &self.file
@@ -172,7 +179,7 @@ pub(crate) struct AtomicFile {
     /// Where the file will be; symbolic links are followed.
     target: PathBuf,
     temporary: Option<tempfile::TempPath>,
-    /// A device or pipe is written to directly.
+    /// A device or pipe is written to directly, and so is what needs no name.
     in_place: bool,
 }
 
@@ -234,6 +241,16 @@ impl AtomicFile {
             temporary: Some(temporary),
             in_place: false,
         })
+    }
+
+    /// A file without a name that does not get one. `folder` is for messages.
+    pub fn unnamed(file: File, folder: &Path) -> Self {
+        AtomicFile {
+            file: Arc::new(file),
+            target: folder.to_owned(),
+            temporary: None,
+            in_place: true,
+        }
     }
 
     /// Whether offsets mean anything: not for pipes and devices.

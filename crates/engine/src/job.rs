@@ -1,6 +1,6 @@
 //! Jobs and passes.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -12,10 +12,13 @@ use osmill_pbf::{
 
 use crate::error::{Error, Fault, KernelResult, Malformed, Result};
 use crate::file::{ReadBuffer, ReadFile};
-use crate::output::{Sink, TaskOutput, TaskOutputs};
-use crate::plan::{BlobEntry, FrameKind, FrameStream, Plan};
+use crate::output::Sink;
+use crate::plan::{BlobEntry, Origin, Plan};
 use crate::progress::Progress;
+use crate::stream::BlockStream;
 use crate::summary::{Allocations, Counters, Counts, Summary, cpu_time, peak_memory, timed};
+use crate::task::{TaskOutput, TaskOutputs};
+use osmill_text::format::FormatSpec;
 
 /// Budgets and means of a job.
 #[derive(Debug, Clone)]
@@ -28,6 +31,8 @@ pub struct JobOptions {
     pub scratch: PathBuf,
     /// Read and write past the page cache.
     pub direct_io: bool,
+    /// What is said of the format of inputs, as far as their content leaves that open.
+    pub input_format: FormatSpec,
     /// Show progress on standard error.
     pub progress: bool,
     /// Tells what the program has allocated so far, if its allocator counts.
@@ -41,6 +46,7 @@ impl Default for JobOptions {
             memory: 1 << 30,
             scratch: std::env::temp_dir(),
             direct_io: false,
+            input_format: FormatSpec::default(),
             progress: false,
             allocations: None,
         }
@@ -190,12 +196,8 @@ impl Job {
         }
     }
 
-    /// A pass over the blobs of a stream that can be read once; its first file header has been read.
-    pub fn stream_pass<'a>(
-        &'a self,
-        name: &'a str,
-        stream: &'a Mutex<FrameStream<std::io::Stdin>>,
-    ) -> Pass<'a> {
+    /// A pass over the blobs of a stream.
+    pub fn stream_pass<'a>(&'a self, name: &'a str, stream: &'a Mutex<BlockStream>) -> Pass<'a> {
         Pass {
             job: self,
             name,
@@ -281,7 +283,7 @@ impl Job {
 
 enum Source<'a> {
     Planned(Arc<ReadFile>, &'a [BlobEntry]),
-    Stream(&'a Mutex<FrameStream<std::io::Stdin>>),
+    Stream(&'a Mutex<BlockStream>),
 }
 
 /// One run over the blobs of an input, in parallel. Each blob is worked on by one thread from reading to
@@ -344,7 +346,10 @@ impl Pass<'_> {
             sinks.iter().for_each(Sink::next_pass);
             let total = match &source {
                 Source::Planned(_, blobs) => blobs.iter().map(|b| u64::from(b.data_size)).sum(),
-                Source::Stream(_) => 0,
+                Source::Stream(stream) => {
+                    let stream = stream.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                    stream.size().unwrap_or(0)
+                }
             };
             let bar = job.progress.start(name, total);
             let cursor = AtomicU64::new(0);
@@ -368,20 +373,10 @@ impl Pass<'_> {
                         }
                         Source::Stream(stream) => {
                             let mut stream = stream.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-                            loop {
-                                let Some((kind, entry)) = stream.next(&mut blob.message)? else {
-                                    return Ok(None);
-                                };
-                                match kind {
-                                    FrameKind::Data => blob.begin_read(entry, stream.path().to_owned()),
-                                    FrameKind::Header => {
-                                        stream.parse_header(&blob.message, &entry)?;
-                                        continue;
-                                    }
-                                    FrameKind::Other => continue,
-                                }
-                                break cursor.fetch_add(1, Relaxed);
+                            if !stream.next(blob)? {
+                                return Ok(None);
                             }
+                            cursor.fetch_add(1, Relaxed)
                         }
                     };
                     // Every task is submitted to all sinks, so the first one tells for all.
@@ -391,6 +386,7 @@ impl Pass<'_> {
                         .then_some(task))
                 },
                 |(state, blob, outs), task| {
+                    outs.begin(blob.entry.origin);
                     let result = kernel(state, blob, outs);
                     let result = result.and_then(|()| outs.submit(task));
                     blob.account(counters);
@@ -476,12 +472,46 @@ impl Blob {
         self.stage = Stage::Planned;
     }
 
-    fn begin_read(&mut self, entry: BlobEntry, path: PathBuf) {
+    /// Where a stream puts the stored bytes of the next blob.
+    pub(crate) fn stored_mut(&mut self) -> &mut Vec<u8> {
+        &mut self.message
+    }
+
+    /// Turns to a blob whose stored bytes are there.
+    pub(crate) fn begin_read(&mut self, entry: BlobEntry, path: PathBuf) {
         self.entry = entry;
         self.path = path;
         self.stage = Stage::Read;
         self.bytes_read += entry.frame_size();
         self.read += 1;
+    }
+
+    /// Turns to a blob that was made from text, `read` bytes of it: its uncompressed bytes are taken out of
+    /// `raw`.
+    pub(crate) fn begin_made(
+        &mut self,
+        entry: BlobEntry,
+        path: &Path,
+        raw: &mut Vec<u8>,
+        read: u64,
+    ) -> Result<()> {
+        self.entry = entry;
+        if self.path != path {
+            self.path = path.to_owned();
+        }
+        let parsed = self.block.refill(|bytes| -> KernelResult {
+            std::mem::swap(bytes, raw);
+            Ok(())
+        });
+        parsed.map_err(|fault| self.locate(fault))?;
+        self.stage = Stage::Decoded;
+        self.bytes_read += read;
+        Ok(())
+    }
+
+    /// Whether the blob has a stored form, [`Blob::message`]. What was made from text has none.
+    pub fn is_stored(&self) -> bool {
+        self.file.is_some() || self.entry.origin == Origin::Pbf
     }
 
     /// What the plan knows of the blob.
@@ -495,6 +525,11 @@ impl Blob {
     }
 
     fn fetch(&mut self) -> KernelResult {
+        if !self.is_stored() {
+            let name = self.path.display();
+            let message = format!("{name}: a block made from text has no stored form");
+            return Err(Error::Failed(message).into());
+        }
         if self.stage >= Stage::Read {
             return Ok(());
         }

@@ -6,8 +6,9 @@
 //! no thread is only a writer, and bytes are not copied into a queue.
 //!
 //! *Thin* pieces are blocks with few elements, not yet compressed. The sink gathers neighbours until they make
-//! a full block; the worker that completes one encodes it. What is gathered depends on the order of the pieces
-//! only, so the output is the same for every number of threads.
+//! a full block; the worker that completes one encodes it. Text that gets compressed is gathered in the same
+//! way, until there is enough for a member. What is gathered depends on the order of the pieces only, so the
+//! output is the same for every number of threads.
 //!
 //! Memory is bounded by permits: a task may only begin while fewer than [`Sink::IN_FLIGHT`] tasks lie between
 //! it and the last one placed.
@@ -15,21 +16,21 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io::Write;
-use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use osmill_model::Kind;
 use osmill_pbf::{
-    BlobType, Block, BlockBuilder, Compression, Compressor, ELEMENTS_PER_BLOCK, Element, FileHeader,
-    IndexRecord, MetadataFields, NodeArrays, write_blob_header, write_frame,
+    BlobType, Codec, Compression, Compressor, ELEMENTS_PER_BLOCK, FileHeader, LOCATIONS_ON_WAYS,
+    MetadataFields, write_frame,
 };
+use osmill_text::format::{FormatError, FormatSpec, Syntax, TextCompression};
+use osmill_text::{PrintHeader, Printer};
 
-use crate::error::{Error, KernelResult, Result};
+use crate::encode::Tools;
+use crate::error::{Error, Fault, Result};
 use crate::file::{AtomicFile, CopyError, DirectWriter, ReadBuffer, ReadFile, copy_range};
-use crate::job::Blob;
-use crate::plan::BlobEntry;
 use crate::summary::{Counters, Counts, timed};
 
 /// Where a command's result goes.
@@ -45,33 +46,113 @@ pub struct OutputOptions {
     pub direct: bool,
     /// How PBF blobs are compressed.
     pub compression: Compression,
-    /// Which metadata is written.
+    /// Compress blobs that could be copied as they are, too.
+    pub recompress: bool,
+    /// Which metadata is kept. What is not is absent from the elements, and written as that; the format's
+    /// `add_metadata` leaves out where it would stand, which differs in OPL only.
     pub metadata: MetadataFields,
+    /// The format and its options, but for those that stand above. PBF where it leaves the syntax open.
+    pub format: FormatSpec,
 }
 
 impl OutputOptions {
-    /// Defaults for this path: zlib, everything kept, nothing replaced.
+    /// Defaults for this path: the format that its name tells, zlib, everything kept, nothing replaced.
     pub fn new(path: impl Into<PathBuf>) -> Self {
+        let path = path.into();
         OutputOptions {
-            path: path.into(),
+            format: FormatSpec::of_path(&path).unwrap_or_default(),
+            path,
             overwrite: false,
             fsync: false,
             direct: false,
             compression: Compression::default(),
+            recompress: false,
             metadata: MetadataFields::ALL,
+        }
+    }
+
+    /// Sets the format as `-f` gives it in osmium's syntax; what it leaves open, the path tells.
+    pub fn set_format(&mut self, given: FormatSpec) -> Result<()> {
+        let refused = |error: FormatError| Error::Usage(format!("{}: {error}", self.path.display()));
+        let format = given.or_path(&self.path).map_err(refused)?;
+        if let Some(syntax) = format.syntax {
+            format.writable(syntax.name()).map_err(refused)?;
+        }
+        if let Some(compression) = format.blob_compression().map_err(refused)? {
+            (self.compression, self.recompress) = (compression, true);
+        }
+        self.format = format;
+        Ok(())
+    }
+
+    /// Whether the output is text, not PBF.
+    pub fn is_text(&self) -> bool {
+        self.format.syntax.is_some_and(|syntax| syntax != Syntax::Pbf)
+    }
+
+    /// Whether elements are coded alike, so that the same means serve both.
+    pub(crate) fn codes_like(&self, other: &OutputOptions) -> bool {
+        self.compression == other.compression
+            && self.recompress == other.recompress
+            && self.metadata == other.metadata
+            && self.format == other.format
+    }
+
+    /// What stands before the first element of a file with this header.
+    fn head(&self, header: &FileHeader) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        if let Some(printer) = self.printer() {
+            let generator = header.writing_program.as_deref().unwrap_or_default();
+            printer.header(&PrintHeader::from_pbf(header, generator), &mut bytes);
+            return Ok(bytes);
+        }
+        let mut header = header.clone();
+        if self.format.pbf_dense_nodes == Some(false) {
+            header.required_features.retain(|feature| feature != "DenseNodes");
+        }
+        if let Some(history) = self.format.history {
+            header.set_history(history);
+        }
+        if self.format.locations_on_ways == Some(false) {
+            header.set_optional(LOCATIONS_ON_WAYS, false);
+        }
+        write_frame(
+            &mut bytes,
+            BlobType::Header,
+            None,
+            &header.encode(),
+            &mut Compressor::new(self.compression),
+            &mut Vec::new(),
+        )
+        .map_err(|e| Error::Failed(format!("{}: {e}", self.path.display())))?;
+        Ok(bytes)
+    }
+
+    /// What prints elements, if the output is text.
+    pub(crate) fn printer(&self) -> Option<Printer> {
+        Printer::of(&self.format)
+    }
+
+    /// The metadata that elements have when they are put into blocks.
+    pub(crate) fn block_metadata(&self) -> MetadataFields {
+        match self.is_text() {
+            true => self.metadata,
+            false => self.metadata.and(self.format.metadata.unwrap_or_default()),
         }
     }
 }
 
 /// A part of the output.
 #[derive(Debug)]
-enum Piece {
+pub(crate) enum Piece {
     /// Bytes as they go to the file.
     Bytes(Vec<u8>),
     /// A range of an input.
     Copy(Arc<ReadFile>, u64, u64),
     /// An uncompressed block with few elements of one kind.
     Thin(Vec<u8>, Kind, usize),
+    /// Text that is to be compressed.
+    Text(Vec<u8>),
 }
 
 /// A place in the output whose bytes are known, or are being made.
@@ -103,8 +184,10 @@ struct State {
     first_slot: u64,
     /// Where the next piece goes in the file.
     offset: u64,
+    /// Thin blocks, or text, that is being gathered.
     thin: Vec<Vec<u8>>,
     thin_kind: Option<Kind>,
+    /// Elements in the blocks, or bytes of text.
     thin_count: usize,
     /// For direct outputs and streams, which are written in order under the lock.
     target: Target,
@@ -124,20 +207,26 @@ pub struct Sink {
     placed: Condvar,
     /// The output for writes without the lock.
     file: Option<Arc<File>>,
+    /// Whether the output is text that gets compressed.
+    gathers_text: bool,
 }
 
-/// Blocks that were gathered and have to be encoded for a slot.
+/// Blocks or text that were gathered and have to be encoded for a slot.
 struct Merge {
     slot: u64,
-    blocks: Vec<Vec<u8>>,
+    parts: Vec<Vec<u8>>,
 }
+
+/// Bytes of text that are compressed as one: enough for gzip to lose nothing, and a block of bzip2.
+const TEXT_MEMBER: usize = 900_000;
 
 impl Sink {
     /// Tasks that may be between reading and writing at once.
     pub const IN_FLIGHT: u64 = 64;
 
-    /// Opens the output. Nothing stands under its name before [`Sink::finish`].
-    pub fn create(options: OutputOptions) -> Result<Sink> {
+    /// Opens the output for elements of a file with this header, and writes what stands before them in its
+    /// format. Nothing stands under its name before [`Sink::finish`].
+    pub fn create(options: OutputOptions, header: &FileHeader) -> Result<Sink> {
         let target = if options.path == Path::new("-") {
             Target::Stream(Box::new(std::io::stdout()))
         } else {
@@ -152,11 +241,36 @@ impl Sink {
                 }
             }
         };
+        Sink::begin(options, target, header)
+    }
+
+    /// Opens a PBF output, whatever its name tells, and writes its file header.
+    pub fn create_pbf(mut options: OutputOptions, header: &FileHeader) -> Result<Sink> {
+        options.format.syntax = Some(Syntax::Pbf);
+        Sink::create(options, header)
+    }
+
+    /// A PBF output in the folder `scratch` that never gets a name, for what is read several times;
+    /// [`Sink::finish_scratch`] ends it.
+    pub(crate) fn scratch(scratch: &Path, header: &FileHeader) -> Result<Sink> {
+        let file = tempfile::tempfile_in(scratch).map_err(|e| Error::io("create", scratch, e))?;
+        let options = OutputOptions {
+            compression: Compression::default_of(Codec::Lz4),
+            format: FormatSpec::default(),
+            ..OutputOptions::new(scratch)
+        };
+        let file = AtomicFile::unnamed(file, scratch);
+        Sink::begin(options, Target::File(file), header)
+    }
+
+    fn begin(options: OutputOptions, target: Target, header: &FileHeader) -> Result<Sink> {
         let file = match &target {
             Target::File(file) => Some(file.file.clone()),
             _ => None,
         };
-        Ok(Sink {
+        let head = options.head(header)?;
+        let sink = Sink {
+            gathers_text: options.is_text() && options.format.compression != TextCompression::None,
             options,
             state: Mutex::new(State {
                 next: 0,
@@ -176,34 +290,36 @@ impl Sink {
             }),
             placed: Condvar::new(),
             file,
-        })
-    }
-
-    /// Opens a PBF output and writes its file header.
-    pub fn create_pbf(options: OutputOptions, header: &FileHeader) -> Result<Sink> {
-        let sink = Sink::create(options)?;
-        let mut bytes = Vec::new();
-        let mut compressor = Compressor::new(sink.options.compression);
-        write_frame(
-            &mut bytes,
-            BlobType::Header,
-            None,
-            &header.encode(),
-            &mut compressor,
-            &mut Vec::new(),
-        )
-        .map_err(|e| Error::Failed(format!("{}: {e}", sink.options.path.display())))?;
-        sink.prelude(bytes)?;
+        };
+        sink.add(head)?;
         Ok(sink)
     }
 
-    /// Writes bytes before those of any task.
-    pub fn prelude(&self, bytes: Vec<u8>) -> Result<()> {
+    /// Adds bytes that belong to no task: those before the first, or behind the last.
+    fn add(&self, bytes: Vec<u8>) -> Result<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let mut merges = Vec::new();
         let mut state = self.lock();
-        state.slots.push_back(Slot::Ready(Piece::Bytes(bytes)));
+        let piece = if self.gathers_text {
+            Piece::Text(bytes)
+        } else {
+            Piece::Bytes(bytes)
+        };
+        state.push(piece, &mut merges);
         let writes = self.place(&mut state)?;
         drop(state);
-        self.write(writes, &Counters::default())
+        self.write(writes, &Counters::default())?;
+        for merge in merges {
+            self.encode(merge, &mut Tools::new(&self.options), &Counters::default())?;
+        }
+        Ok(())
+    }
+
+    /// Takes a buffer that is not needed any more.
+    pub(crate) fn give_back(&self, buffer: Vec<u8>) {
+        self.lock().keep_spare(buffer);
     }
 
     /// Keeps at most this many buffers for later pieces, instead of 16: for outputs that are one of many.
@@ -249,7 +365,7 @@ impl Sink {
     }
 
     /// Takes what task `task` produced. Each task from 0 on has to be submitted once.
-    fn submit(
+    pub(crate) fn submit(
         &self,
         task: u64,
         pieces: Vec<Piece>,
@@ -260,20 +376,20 @@ impl Sink {
         let mut merges = Vec::new();
         let mut state = self.lock();
         state.counts += counts;
-        state.early.insert(task, pieces);
-        let before = state.next;
-        while let Some(pieces) = {
-            let next = state.next;
-            state.early.remove(&next)
-        } {
+        if task != state.next {
+            state.early.insert(task, pieces);
+            return Ok(());
+        }
+        let mut next = Some(pieces);
+        while let Some(pieces) = next {
             state.next += 1;
             for piece in pieces {
                 state.push(piece, &mut merges);
             }
+            let number = state.next;
+            next = state.early.remove(&number);
         }
-        if state.next != before {
-            self.placed.notify_all();
-        }
+        self.placed.notify_all();
         let writes = self.place(&mut state)?;
         drop(state);
         self.write(writes, counters)?;
@@ -283,9 +399,18 @@ impl Sink {
         Ok(())
     }
 
-    fn encode(&self, merge: Merge, tools: &mut Tools, counters: &Counters) -> Result<()> {
-        let bytes = tools.merge(merge.blocks, self, counters)?;
+    fn encode(&self, mut merge: Merge, tools: &mut Tools, counters: &Counters) -> Result<()> {
+        let mut bytes = self.spare_buffer();
+        tools
+            .merge(&mut merge.parts, &mut bytes, counters)
+            .map_err(|fault| match fault {
+                Fault::Here(what) => {
+                    Error::Failed(format!("{}: cannot write: {what}", self.options.path.display()))
+                }
+                Fault::Other(error) => *error,
+            })?;
         let mut state = self.lock();
+        merge.parts.into_iter().for_each(|text| state.keep_spare(text));
         let at = (merge.slot - state.first_slot) as usize;
         state.slots[at] = Slot::Ready(Piece::Bytes(bytes));
         let writes = self.place(&mut state)?;
@@ -304,7 +429,9 @@ impl Sink {
             let len = match &piece {
                 Piece::Bytes(bytes) => bytes.len() as u64,
                 Piece::Copy(_, _, len) => *len,
-                Piece::Thin(..) => unreachable!("thin pieces are gathered before they get a slot"),
+                Piece::Thin(..) | Piece::Text(_) => {
+                    unreachable!("thin pieces are gathered before they get a slot")
+                }
             };
             let offset = state.offset;
             state.offset += len;
@@ -357,7 +484,9 @@ impl Sink {
                     len -= bytes.len() as u64;
                 }
             }
-            Piece::Thin(..) => unreachable!("thin pieces are gathered before they get a slot"),
+            Piece::Thin(..) | Piece::Text(_) => {
+                unreachable!("thin pieces are gathered before they get a slot")
+            }
         }
         Ok(())
     }
@@ -385,7 +514,9 @@ impl Sink {
                     counters.bytes_read.fetch_add(len, Relaxed);
                     counters.bytes_written.fetch_add(len, Relaxed);
                 }
-                Piece::Thin(..) => unreachable!("thin pieces are gathered before they get a slot"),
+                Piece::Thin(..) | Piece::Text(_) => {
+                    unreachable!("thin pieces are gathered before they get a slot")
+                }
             }
         }
         Ok(())
@@ -408,8 +539,34 @@ impl Sink {
 
     /// Writes what is left and gives the file its name. Gives the size of the output in bytes.
     pub fn finish(self) -> Result<u64> {
+        self.end()
+    }
+
+    /// Ends an output that was made by [`Sink::scratch`] and gives its file, which messages call `path`.
+    pub(crate) fn finish_scratch(self, path: &Path) -> Result<ReadFile> {
+        let file = self.file.as_ref().map(|file| file.try_clone()).transpose();
+        let file = file.map_err(|e| Error::io("finish", &self.options.path, e))?;
+        self.end()?;
+        match file {
+            Some(file) => ReadFile::from_file(file, path.to_owned()),
+            None => unreachable!("scratch outputs are files"),
+        }
+    }
+
+    fn end(self) -> Result<u64> {
+        if let Some(mut printer) = self.options.printer() {
+            let mut bytes = Vec::new();
+            printer.end(&mut bytes);
+            self.add(bytes)?;
+        }
         let mut merges = Vec::new();
-        self.lock().flush_thin(&mut merges);
+        let mut state = self.lock();
+        if self.gathers_text && state.offset == 0 && state.thin.is_empty() && state.slots.is_empty() {
+            // A compressed file of nothing has one empty member.
+            state.thin.push(Vec::new());
+        }
+        state.flush_thin(&mut merges);
+        drop(state);
         let mut tools = Tools::new(&self.options);
         for merge in merges {
             self.encode(merge, &mut tools, &Counters::default())?;
@@ -453,6 +610,13 @@ impl State {
                     self.flush_thin(merges);
                 }
             }
+            Piece::Text(text) => {
+                self.thin_count += text.len();
+                self.thin.push(text);
+                if self.thin_count >= TEXT_MEMBER {
+                    self.flush_thin(merges);
+                }
+            }
             piece => {
                 self.flush_thin(merges);
                 self.slots.push_back(Slot::Ready(piece));
@@ -468,7 +632,7 @@ impl State {
         self.slots.push_back(Slot::Pending);
         merges.push(Merge {
             slot,
-            blocks: std::mem::take(&mut self.thin),
+            parts: std::mem::take(&mut self.thin),
         });
         (self.thin_kind, self.thin_count) = (None, 0);
     }
@@ -478,323 +642,5 @@ impl State {
             buffer.clear();
             self.spare.push(buffer);
         }
-    }
-}
-
-/// A worker's own means of encoding.
-#[derive(Debug)]
-struct Tools {
-    compressor: Compressor,
-    builder: BlockBuilder,
-    raw: Vec<u8>,
-    message: Vec<u8>,
-}
-
-impl Tools {
-    fn new(options: &OutputOptions) -> Self {
-        Tools {
-            compressor: Compressor::new(options.compression),
-            builder: BlockBuilder::new(options.metadata),
-            raw: Vec::new(),
-            message: Vec::new(),
-        }
-    }
-
-    /// Appends the frame of an uncompressed block.
-    fn frame(
-        &mut self,
-        out: &mut Vec<u8>,
-        raw: &[u8],
-        index: &IndexRecord,
-        counters: &Counters,
-    ) -> KernelResult {
-        timed(&counters.deflate_ns, || {
-            write_frame(
-                out,
-                BlobType::Data,
-                Some(index),
-                raw,
-                &mut self.compressor,
-                &mut self.message,
-            )
-        })?;
-        counters
-            .blobs_written
-            .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        Ok(())
-    }
-
-    /// Appends the frame of the builder's block.
-    fn flush_builder(&mut self, out: &mut Vec<u8>, counters: &Counters) -> KernelResult<IndexRecord> {
-        let mut raw = std::mem::take(&mut self.raw);
-        raw.clear();
-        let index = self.builder.finish(&mut raw);
-        let framed = self.frame(out, &raw, &index, counters);
-        self.raw = raw;
-        framed.map(|()| index)
-    }
-
-    /// One block of many.
-    fn merge(&mut self, blocks: Vec<Vec<u8>>, sink: &Sink, counters: &Counters) -> Result<Vec<u8>> {
-        let mut out = sink.spare_buffer();
-        let located = |fault| match fault {
-            crate::error::Fault::Here(what) => {
-                Error::Failed(format!("{}: cannot write: {what}", sink.options.path.display()))
-            }
-            crate::error::Fault::Other(error) => *error,
-        };
-        let merge = || -> KernelResult {
-            for bytes in blocks {
-                let block = Block::parse(bytes)?;
-                for element in block.elements() {
-                    self.builder.copy(&element?)?;
-                    if self.builder.is_full() && self.builder.len() >= 2 * ELEMENTS_PER_BLOCK {
-                        self.flush_builder(&mut out, counters)?;
-                    }
-                }
-            }
-            if !self.builder.is_empty() {
-                self.flush_builder(&mut out, counters)?;
-            }
-            Ok(())
-        };
-        merge().map_err(located)?;
-        Ok(out)
-    }
-}
-
-/// What one worker writes to an output, task by task.
-#[derive(Debug)]
-pub struct TaskOutput<'s> {
-    sink: &'s Sink,
-    counters: &'s Counters,
-    tools: Tools,
-    pieces: Vec<Piece>,
-    bytes: Vec<u8>,
-    counts: Counts,
-}
-
-impl<'s> TaskOutput<'s> {
-    pub(crate) fn new(sink: &'s Sink, counters: &'s Counters) -> Self {
-        TaskOutput {
-            sink,
-            counters,
-            tools: Tools::new(&sink.options),
-            pieces: Vec::new(),
-            bytes: Vec::new(),
-            counts: Counts::default(),
-        }
-    }
-
-    /// Bytes that are appended to the output as they are: text, or whole frames.
-    pub fn bytes(&mut self) -> &mut Vec<u8> {
-        if self.bytes.capacity() == 0 {
-            self.bytes = self.sink.spare_buffer();
-        }
-        &mut self.bytes
-    }
-
-    /// Counts elements that were written by way of [`TaskOutput::bytes`].
-    pub fn count(&mut self, counts: Counts) {
-        self.counts += counts;
-    }
-
-    /// Adds an element to the block that is being gathered.
-    ///
-    /// A block ends when it is full or the kind changes. What is left at the end of the task is put together
-    /// with what the next tasks leave.
-    pub fn keep(&mut self, element: &Element<'_>) -> KernelResult {
-        self.make_room(element.kind())?;
-        self.tools.builder.copy(element)?;
-        Ok(())
-    }
-
-    /// Adds a range of nodes that were read into arrays, as [`TaskOutput::keep`] does one by one.
-    pub fn keep_nodes(&mut self, block: &Block, columns: &NodeArrays, range: Range<usize>) -> KernelResult {
-        let mut start = range.start;
-        while start < range.end {
-            self.make_room(Kind::Node)?;
-            let room = ELEMENTS_PER_BLOCK.saturating_sub(self.tools.builder.len()).max(1);
-            let end = range.end.min(start + room);
-            self.tools.builder.copy_nodes(block, columns, start..end)?;
-            start = end;
-        }
-        Ok(())
-    }
-
-    /// The builder of the block that is being gathered, with room for an element of this kind; for elements
-    /// that are made anew.
-    pub fn builder(&mut self, kind: Kind) -> KernelResult<&mut BlockBuilder> {
-        self.make_room(kind)?;
-        Ok(&mut self.tools.builder)
-    }
-
-    fn make_room(&mut self, kind: Kind) -> KernelResult {
-        if self.tools.builder.is_full() {
-            self.flush_full()?;
-        } else if self.tools.builder.kind().is_some_and(|open| open != kind) {
-            self.flush_partial()?;
-        }
-        Ok(())
-    }
-
-    fn flush_full(&mut self) -> KernelResult {
-        self.bytes();
-        let index = self.tools.flush_builder(&mut self.bytes, self.counters)?;
-        self.counts += index.counts.into();
-        Ok(())
-    }
-
-    /// Ends the gathered block: as it is if it is at least half full, as a thin piece otherwise.
-    fn flush_partial(&mut self) -> KernelResult {
-        let len = self.tools.builder.len();
-        let Some(kind) = self.tools.builder.kind().filter(|_| len > 0) else {
-            return Ok(());
-        };
-        if len * 2 >= ELEMENTS_PER_BLOCK {
-            return self.flush_full();
-        }
-        let mut raw = Vec::new();
-        let index = self.tools.builder.finish(&mut raw);
-        self.counts += index.counts.into();
-        self.end_bytes();
-        self.pieces.push(Piece::Thin(raw, kind, len));
-        Ok(())
-    }
-
-    fn end_bytes(&mut self) {
-        if !self.bytes.is_empty() {
-            self.pieces.push(Piece::Bytes(std::mem::take(&mut self.bytes)));
-        }
-    }
-
-    /// Adds a whole block from its uncompressed bytes.
-    pub fn block(&mut self, raw: &[u8], index: &IndexRecord) -> KernelResult {
-        self.flush_partial()?;
-        self.bytes();
-        self.tools.frame(&mut self.bytes, raw, index, self.counters)?;
-        self.counts += index.counts.into();
-        Ok(())
-    }
-
-    /// Adds a blob with its compressed bytes as they are and a header of our own with this index record.
-    pub fn copy_message(&mut self, message: &[u8], index: &IndexRecord) -> KernelResult {
-        self.flush_partial()?;
-        self.bytes();
-        let record = index.encode(message.len());
-        write_blob_header(&mut self.bytes, BlobType::Data, Some(&record), message.len());
-        self.bytes.extend_from_slice(message);
-        self.counts += index.counts.into();
-        self.counters
-            .blobs_copied
-            .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        Ok(())
-    }
-
-    /// Adds a frame of an input as it is, without reading it here.
-    pub fn copy_frame(&mut self, file: &Arc<ReadFile>, entry: &BlobEntry) -> KernelResult {
-        self.flush_partial()?;
-        self.end_bytes();
-        self.pieces
-            .push(Piece::Copy(file.clone(), entry.offset, entry.frame_size()));
-        if let Some(index) = &entry.index {
-            self.counts += index.counts.into();
-        }
-        self.counters
-            .blobs_copied
-            .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        Ok(())
-    }
-
-    /// Adds to the account of the phase what a blob reader of this task did.
-    pub fn account(&self, blob: &mut Blob) {
-        blob.account(self.counters);
-    }
-
-    /// What was put out since the last call.
-    fn take(&mut self) -> KernelResult<(Vec<Piece>, Counts)> {
-        self.flush_partial()?;
-        self.end_bytes();
-        Ok((std::mem::take(&mut self.pieces), std::mem::take(&mut self.counts)))
-    }
-
-    /// Hands the task's output over.
-    pub(crate) fn submit(&mut self, task: u64) -> KernelResult {
-        let (pieces, counts) = self.take()?;
-        self.sink
-            .submit(task, pieces, counts, &mut self.tools, self.counters)?;
-        Ok(())
-    }
-}
-
-/// What one worker writes to several outputs, task by task. The means of encoding are there once, whatever the
-/// number of outputs.
-#[derive(Debug)]
-pub struct TaskOutputs<'s> {
-    sinks: &'s [Sink],
-    /// Where the worker writes to, for the moment one of the sinks; there is none if there are no sinks.
-    out: Option<TaskOutput<'s>>,
-    /// Outputs that the task has written to, and what.
-    done: Vec<(usize, Vec<Piece>, Counts)>,
-}
-
-impl<'s> TaskOutputs<'s> {
-    pub(crate) fn new(sinks: &'s [Sink], counters: &'s Counters) -> Self {
-        TaskOutputs {
-            sinks,
-            out: sinks.first().map(|sink| TaskOutput::new(sink, counters)),
-            done: Vec::new(),
-        }
-    }
-
-    /// How many outputs there are.
-    pub fn len(&self) -> usize {
-        self.sinks.len()
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.sinks.is_empty()
-    }
-
-    /// Writes to output number `number` what `work` puts out. All outputs share the metadata fields and the
-    /// compression of the first.
-    ///
-    /// # Panics
-    ///
-    /// If there is no output of that number.
-    pub fn to(
-        &mut self,
-        number: usize,
-        work: impl FnOnce(&mut TaskOutput<'s>) -> KernelResult,
-    ) -> KernelResult {
-        let sink = &self.sinks[number];
-        let Some(out) = &mut self.out else { return Ok(()) };
-        out.sink = sink;
-        work(out)?;
-        let (pieces, counts) = out.take()?;
-        match self.done.iter_mut().find(|(done, ..)| *done == number) {
-            Some((_, before, sum)) => {
-                before.extend(pieces);
-                *sum += counts;
-            }
-            None => self.done.push((number, pieces, counts)),
-        }
-        Ok(())
-    }
-
-    /// Hands the task's output over: to every sink something, be it nothing.
-    pub(crate) fn submit(&mut self, task: u64) -> KernelResult {
-        let Some(out) = &mut self.out else { return Ok(()) };
-        self.done.sort_unstable_by_key(|(number, ..)| *number);
-        let mut done = self.done.drain(..).peekable();
-        for (i, sink) in self.sinks.iter().enumerate() {
-            let (pieces, counts) = match done.next_if(|(number, ..)| *number == i) {
-                Some((_, pieces, counts)) => (pieces, counts),
-                None => Default::default(),
-            };
-            sink.submit(task, pieces, counts, &mut out.tools, out.counters)?;
-        }
-        Ok(())
     }
 }

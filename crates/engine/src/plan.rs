@@ -1,4 +1,4 @@
-//! Inputs and plans: which blobs a file has, and what is known of each.
+//! Plans: which blobs a file has, and what is known of each.
 //!
 //! A plan is made from blob headers alone. They are found by walking from frame to frame: 4 bytes of length,
 //! the header, over the data. Large files are walked by several threads at once: each starts inside the file,
@@ -8,18 +8,17 @@
 //! What a header's index record does not say can be found out by [`crate::Job::complete`], which decodes the
 //! blobs in question.
 
-use std::io::{Read, Write};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use osmill_model::KindSet;
 use osmill_pbf::{
-    BlobHeader, BlobType, Codec, Decompressor, FileHeader, FrameError, IndexRecord, MAX_BLOB_HEADER_SIZE,
+    BlobHeader, BlobType, Codec, Decompressor, FileHeader, IndexRecord, MAX_WRITTEN_BLOB_HEADER_SIZE,
     parse_blob, parse_header_length, peek_blob,
 };
 
 use crate::error::{Error, Malformed, Result};
-use crate::file::{ReadBuffer, ReadFile, read_full};
+use crate::file::{ReadBuffer, ReadFile};
+use osmill_text::Action;
 use osmill_text::format::Sniffed;
 
 /// A data blob of a file.
@@ -39,9 +38,31 @@ pub struct BlobEntry {
     pub raw_size: Option<u32>,
     /// What is in the blob, if that is known.
     pub index: Option<IndexRecord>,
+    /// Whether that stands in the blob's header.
+    pub indexed: bool,
+    /// What the blob was made from.
+    pub origin: Origin,
+}
+
+/// What a blob was made from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Origin {
+    /// A PBF file.
+    #[default]
+    Pbf,
+    /// A text file. Elements of change files are all of one action.
+    ///
+    /// Deleted elements have `visible` false, whatever the syntax, so that a command that wants to know no more
+    /// than that need not look here.
+    Text(Option<Action>),
 }
 
 impl BlobEntry {
+    /// Whether the frame stands in the file as it would be written here.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.indexed && self.header_size as usize <= 4 + MAX_WRITTEN_BLOB_HEADER_SIZE
+    }
+
     /// Where the Blob message begins.
     pub fn data_offset(&self) -> u64 {
         self.offset + u64::from(self.header_size)
@@ -67,7 +88,7 @@ pub(crate) enum FrameKind {
 }
 
 /// What kind of frame follows, and its index record if it has one of ours.
-fn classify(header: &BlobHeader<'_>) -> (FrameKind, Option<IndexRecord>) {
+pub(crate) fn classify(header: &BlobHeader<'_>) -> (FrameKind, Option<IndexRecord>) {
     match header.blob_type {
         BlobType::Header => (FrameKind::Header, None),
         BlobType::Data => {
@@ -79,7 +100,7 @@ fn classify(header: &BlobHeader<'_>) -> (FrameKind, Option<IndexRecord>) {
 }
 
 /// Codec and uncompressed size, from the first bytes of a Blob message of `size` bytes.
-fn peek(prefix: &[u8], size: usize) -> (Option<Codec>, Option<u32>) {
+pub(crate) fn peek(prefix: &[u8], size: usize) -> (Option<Codec>, Option<u32>) {
     match peek_blob(prefix, size) {
         Some((Codec::Raw, _, data)) => (Some(Codec::Raw), u32::try_from(data.len()).ok()),
         Some((codec, raw_size, _)) => (Some(codec), raw_size.and_then(|size| u32::try_from(size).ok())),
@@ -136,85 +157,10 @@ fn read_frame_header(
         codec,
         raw_size,
         index,
+        indexed: index.is_some(),
+        origin: Origin::Pbf,
     };
     Ok(Ok(Some((kind, entry))))
-}
-
-/// A file to read, opened, with its header checked.
-#[derive(Debug)]
-pub struct Input {
-    file: Arc<ReadFile>,
-    /// Whether the file is a copy of standard input.
-    spooled: bool,
-}
-
-impl Input {
-    /// Opens a PBF file; `-` is standard input, which is copied to `scratch` first, since plans need to go
-    /// back and forth.
-    pub fn open(path: &Path, direct: bool, scratch: &Path) -> Result<Input> {
-        let spooled = path == Path::new("-");
-        let file = if spooled {
-            let mut copy = tempfile::tempfile_in(scratch).map_err(|e| Error::io("create", scratch, e))?;
-            let mut source = std::io::stdin().lock();
-            let mut bytes = vec![0; 1 << 20];
-            let mut total = 0;
-            loop {
-                let n = read_full(&mut source, &mut bytes)
-                    .map_err(|e| Error::io("read", Path::new("standard input"), e))?;
-                copy.write_all(&bytes[..n])
-                    .map_err(|e| Error::write(scratch, total, e))?;
-                total += n as u64;
-                if n < bytes.len() {
-                    break;
-                }
-            }
-            ReadFile::from_file(copy, PathBuf::from("standard input"))?
-        } else if is_pipe(path) {
-            return Err(Error::Usage(format!(
-                "{}: this is a pipe; give it as standard input with '-'",
-                path.display()
-            )));
-        } else {
-            ReadFile::open(path, direct)?
-        };
-        Ok(Input {
-            file: Arc::new(file),
-            spooled,
-        })
-    }
-
-    /// The file.
-    pub fn file(&self) -> &Arc<ReadFile> {
-        &self.file
-    }
-
-    /// The path, for messages.
-    pub fn path(&self) -> &Path {
-        self.file.path()
-    }
-
-    /// Whether the input is a copy of standard input.
-    pub fn is_spooled(&self) -> bool {
-        self.spooled
-    }
-
-    /// The first bytes of the file.
-    pub fn head(&self) -> Result<Vec<u8>> {
-        let mut buffer = ReadBuffer::default();
-        self.file.read_at(0, 512, &mut buffer)?;
-        Ok(buffer.as_slice().to_vec())
-    }
-
-    /// Walks the blob headers; see the module's documentation.
-    pub fn plan(&self, threads: usize) -> Result<Plan> {
-        Plan::walk(self, threads)
-    }
-}
-
-fn is_pipe(path: &Path) -> bool {
-    use std::os::unix::fs::FileTypeExt;
-    path.metadata()
-        .is_ok_and(|m| m.file_type().is_fifo() || m.file_type().is_char_device())
 }
 
 /// The blobs of a file and what its headers say.
@@ -373,8 +319,7 @@ fn walk_in_pieces(file: &ReadFile, pieces: u64) -> Result<Walk> {
 }
 
 impl Plan {
-    fn walk(input: &Input, threads: usize) -> Result<Plan> {
-        let file = input.file();
+    pub(crate) fn walk(file: &Arc<ReadFile>, threads: usize) -> Result<Plan> {
         let pieces = (file.size() / WALK_PIECE).clamp(1, 8 * threads.max(1) as u64);
         let mut walk = walk_in_pieces(file, pieces)?;
         let malformed = |blob: u64, offset: u64, source: Malformed| Error::Malformed {
@@ -385,7 +330,7 @@ impl Plan {
         };
         let at_start = walk.frames() == 0;
         if at_start {
-            let what = Sniffed::of(&input.head()?);
+            let what = Sniffed::of(&file.head()?);
             if what != Sniffed::Pbf {
                 return Err(Error::NotPbf {
                     path: file.path().to_owned(),
@@ -493,169 +438,4 @@ pub fn merge_headers(headers: Vec<FileHeader>) -> FileHeader {
         }
     }
     merged
-}
-
-/// Reads frames one after the other from a stream that cannot be sought.
-#[derive(Debug)]
-pub struct FrameStream<R> {
-    source: R,
-    path: PathBuf,
-    offset: u64,
-    number: u64,
-    header: Vec<u8>,
-    first_header: Option<FileHeader>,
-    headers_differ: bool,
-}
-
-impl FrameStream<std::io::Stdin> {
-    /// The frames of standard input.
-    pub fn stdin() -> Self {
-        FrameStream::new(std::io::stdin(), PathBuf::from("standard input"))
-    }
-}
-
-impl<R: Read> FrameStream<R> {
-    /// The frames of this stream; `path` is for messages.
-    pub fn new(source: R, path: PathBuf) -> Self {
-        FrameStream {
-            source,
-            path,
-            offset: 0,
-            number: 0,
-            header: Vec::new(),
-            first_header: None,
-            headers_differ: false,
-        }
-    }
-
-    /// Whether a file header has come that says something else than the first one did, order aside: what was
-    /// written of the first one is not true of the whole stream then.
-    pub fn headers_differ(&self) -> bool {
-        self.headers_differ
-    }
-
-    /// The path, for messages.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    fn malformed(&self, source: impl Into<Malformed>) -> Error {
-        Error::Malformed {
-            path: self.path.clone(),
-            blob: self.number,
-            offset: self.offset,
-            source: source.into(),
-        }
-    }
-
-    /// Fills `bytes`, of a frame of which `before` bytes have been read. `false` if the stream ended before
-    /// the frame began.
-    fn read(&mut self, bytes: &mut [u8], before: usize) -> Result<bool> {
-        let found = read_full(&mut self.source, bytes).map_err(|e| Error::io("read", &self.path, e))?;
-        if found == 0 && before == 0 {
-            return Ok(false);
-        }
-        if found < bytes.len() {
-            let (found, expected) = ((before + found) as u64, (before + bytes.len()) as u64);
-            return Err(self.malformed(Malformed::Truncated { found, expected }));
-        }
-        Ok(true)
-    }
-
-    /// Reads the next frame into `message` (the Blob message) and gives what its header says. `None` at the
-    /// end of the stream.
-    pub(crate) fn next(&mut self, message: &mut Vec<u8>) -> Result<Option<(FrameKind, BlobEntry)>> {
-        let mut header = std::mem::take(&mut self.header);
-        header.resize(4 + MAX_BLOB_HEADER_SIZE, 0);
-        let frame = self.next_with(&mut header, message);
-        self.header = header;
-        frame
-    }
-
-    fn next_with(
-        &mut self,
-        bytes: &mut [u8],
-        message: &mut Vec<u8>,
-    ) -> Result<Option<(FrameKind, BlobEntry)>> {
-        if !self.read(&mut bytes[..4], 0)? {
-            if self.number == 0 {
-                return Err(Error::NotPbf {
-                    path: self.path.clone(),
-                    what: Sniffed::Empty,
-                });
-            }
-            return Ok(None);
-        }
-        // At the very start, bytes of another format deserve a better message than "damaged".
-        let refuse = |stream: &Self, head: &[u8], error: FrameError| match Sniffed::of(head) {
-            what if stream.number == 0 && what != Sniffed::Pbf => Error::NotPbf {
-                path: stream.path.clone(),
-                what,
-            },
-            _ => stream.malformed(error),
-        };
-        let length = match parse_header_length([bytes[0], bytes[1], bytes[2], bytes[3]]) {
-            Ok(length) => length,
-            Err(e) => {
-                let found = read_full(&mut self.source, &mut bytes[4..512]).unwrap_or(0);
-                return Err(refuse(self, &bytes[..4 + found], e));
-            }
-        };
-        self.read(&mut bytes[4..4 + length], 4)?;
-        let header = match BlobHeader::parse(&bytes[4..4 + length]) {
-            Ok(header) => header,
-            Err(e) => return Err(refuse(self, &bytes[..(4 + length).min(512)], e)),
-        };
-        let (kind, index) = classify(&header);
-        if self.number == 0 && kind != FrameKind::Header {
-            return Err(self.malformed(Malformed::NoHeader));
-        }
-        message.resize(header.data_size, 0);
-        self.read(message, 4 + length)?;
-        let (codec, raw_size) = peek(message, header.data_size);
-        let entry = BlobEntry {
-            number: self.number,
-            offset: self.offset,
-            header_size: 4 + length as u32,
-            data_size: header.data_size as u32,
-            codec,
-            raw_size,
-            index,
-        };
-        self.number += 1;
-        self.offset = entry.end();
-        Ok(Some((kind, entry)))
-    }
-
-    /// Reads the file header at the start of the stream.
-    pub fn header(&mut self) -> Result<FileHeader> {
-        let mut message = Vec::new();
-        let Some((_, entry)) = self.next(&mut message)? else {
-            unreachable!("an empty stream is an error")
-        };
-        self.parse_header(&message, &entry)
-    }
-
-    pub(crate) fn parse_header(&mut self, message: &[u8], entry: &BlobEntry) -> Result<FileHeader> {
-        let mut raw = Vec::new();
-        let header = parse_blob(message)
-            .and_then(|blob| Decompressor::default().decompress(&blob, &mut raw))
-            .map_err(Malformed::from)
-            .and_then(|()| FileHeader::parse(&raw).map_err(Malformed::from))
-            .map_err(|source| Error::Malformed {
-                path: self.path.clone(),
-                blob: entry.number,
-                offset: entry.offset,
-                source,
-            })?;
-        match &self.first_header {
-            None => self.first_header = Some(header.clone()),
-            Some(first) => {
-                let mut alone = first.clone();
-                alone.set_optional(osmill_pbf::SORTED, false);
-                self.headers_differ |= merge_headers(vec![first.clone(), header.clone()]) != alone;
-            }
-        }
-        Ok(header)
-    }
 }

@@ -1,13 +1,14 @@
 //! Size and speed of the table on a file: `cargo bench -p osmill-nodes -- FILE.osm.pbf`.
 //!
 //! Fills a table from the file with all threads, then looks up the references of its ways in their order on one
-//! thread, in batches of a blob, and compares with a sorted array that is searched by bisection.
+//! thread, in batches of a blob, and compares with a sorted array that is searched by bisection. With `--selected`
+//! the table has only the nodes that ways refer to.
 
 use std::path::PathBuf;
 use std::time::Instant;
 
 use osmill_engine::{Input, Job, JobOptions, Result};
-use osmill_nodes::{Filler, NodeBatch, ReferenceCollector};
+use osmill_nodes::{Filler, IdRange, NodeBatch, ReferenceCollector};
 
 fn main() -> Result<()> {
     let Some(path) = std::env::args()
@@ -18,6 +19,7 @@ fn main() -> Result<()> {
         eprintln!("no file was given: nothing is measured");
         return Ok(());
     };
+    let selected = std::env::args().any(|a| a == "--selected");
     let job = Job::new(JobOptions::default());
     let input = Input::open(&path, false, &std::env::temp_dir())?;
     let plan = input.plan(job.options().threads)?;
@@ -44,9 +46,12 @@ fn main() -> Result<()> {
     );
 
     let start = Instant::now();
-    let filler = Filler::sorted(wanted.freeze(job.options().threads)?)?;
-    println!("freezing {:.2} s", start.elapsed().as_secs_f64());
-    let start = Instant::now();
+    let referenced = wanted.count() as f64;
+    let filler = if selected {
+        Filler::selected(wanted)
+    } else {
+        Filler::sorted(IdRange::ALL)
+    };
     let states = job.pass("nodes", input.file(), &plan.blobs).scan(
         <(NodeBatch, Vec<_>)>::default,
         |(nodes, rows), blob| {
@@ -61,13 +66,12 @@ fn main() -> Result<()> {
     )?;
     let table = filler.finish()?;
     println!("filling {:.2} s", start.elapsed().as_secs_f64());
-    let nodes = table.ids().len() as f64;
-    let (blocks, ids) = (table.block_bytes() as f64, table.ids().bytes() as f64);
+    let bytes = table.bytes() as f64;
     println!(
-        "{nodes} nodes: {:.2} bytes each for locations, {:.2} for ids, {:.2} in all",
-        blocks / nodes,
-        ids / nodes,
-        (blocks + ids) / nodes
+        "{} nodes, {referenced} of them referred to: {:.2} bytes a node, {:.2} a node that is referred to",
+        table.len(),
+        bytes / table.len() as f64,
+        bytes / referenced
     );
 
     let count: usize = refs.iter().map(|(_, refs)| refs.len()).sum();

@@ -1,25 +1,31 @@
 //! Filling a table from nodes.
+//!
+//! A worker that has a blob of ascending nodes makes the pages that lie within it on its own. The first and the last
+//! page of a blob may have nodes in other blobs, too: those are handed over as nodes, put together in the order
+//! of the blobs, and written as a page by whichever worker completes them.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use osmill_engine::{Fault, KernelResult, Malformed, Result};
 use osmill_model::{ElementId, Kind, Location, id_order};
 use osmill_pbf::{Block, Item};
 use osmill_stree::NOT_FOUND;
 
-use crate::ids::NodeIds;
-use crate::packed::{BLOCK, Entry, pack};
-use crate::table::{Blocks, LocationTable};
+use crate::ids::{IdRange, NodeIds, ReferenceCollector};
+use crate::page;
+use crate::table::{LocationTable, Pages};
 
 /// Nodes of a blob as columns, and the means to pack them. Buffers are kept between blobs.
 #[derive(Debug, Default)]
 pub struct NodeBatch {
     ids: Vec<i64>,
     locations: Vec<Option<Location>>,
-    slots: Vec<u64>,
     others: usize,
+    slots: Vec<u64>,
     run: Run,
+    writer: PageWriter,
 }
 
 impl NodeBatch {
@@ -63,104 +69,123 @@ impl NodeBatch {
     }
 }
 
-/// What a blob of ascending nodes adds to the blocks. Its first and its last block may have slots in other
-/// blobs, too; those between are its own.
+/// Nodes in ascending order of their keys ([`id_order`]), each once.
 #[derive(Debug, Default)]
 struct Run {
-    head: Vec<(u64, Location)>,
-    tail: Vec<(u64, Location)>,
-    blocks: Vec<(u64, Entry)>,
-    data: Vec<u8>,
-    present: u64,
+    keys: Vec<u64>,
+    locations: Vec<Location>,
 }
 
-/// A block that is being gathered.
-#[derive(Debug)]
-struct Open {
-    number: u64,
-    slots: [Option<Location>; BLOCK],
-}
-
-const CLOSED: Open = Open {
-    number: u64::MAX,
-    slots: [None; BLOCK],
-};
-
-impl Open {
-    /// Packs the block if it is another one than `number`, and opens that. Gives the block that was packed.
-    fn turn_to(&mut self, number: u64, slots: u64, data: &mut Vec<u8>) -> Option<(u64, Entry, u64)> {
-        if number == self.number {
-            return None;
-        }
-        let done = std::mem::replace(&mut self.number, number);
-        if done == u64::MAX {
-            return None;
-        }
-        let len = (slots - done * BLOCK as u64).min(BLOCK as u64) as usize;
-        let own = &mut self.slots[..len];
-        let present = own.iter().flatten().count() as u64;
-        let entry = pack(own, data);
-        own.fill(None);
-        Some((done, entry, present))
-    }
+/// Nodes of one page.
+#[derive(Debug, Default)]
+struct Part {
+    keys: Vec<u64>,
+    locations: Vec<Location>,
 }
 
 impl Run {
-    /// Packs what lies at these slots; `slots` is how many the table has.
-    fn pack(&mut self, at: impl Iterator<Item = (u64, Location)>, slots: u64) {
-        self.head.clear();
-        self.tail.clear();
-        self.blocks.clear();
-        self.data.clear();
-        self.present = 0;
-        let mut first = None;
-        let mut open = CLOSED;
-        for (slot, location) in at {
-            let number = slot / BLOCK as u64;
-            if *first.get_or_insert(number) == number {
-                self.head.push((slot, location));
-                continue;
-            }
-            if let Some((number, entry, present)) = open.turn_to(number, slots, &mut self.data) {
-                self.blocks.push((number, entry));
-                self.present += present;
-            }
-            open.slots[(slot % BLOCK as u64) as usize] = Some(location);
+    /// Adds a node that does not come before the last one; of two with one id the later one stays.
+    #[inline(always)]
+    fn push(&mut self, key: u64, location: Location) {
+        if self.keys.last() == Some(&key) {
+            self.locations.pop();
+        } else {
+            self.keys.push(key);
         }
-        if open.number != u64::MAX {
-            let start = open.number * BLOCK as u64;
-            let last = (start..).zip(open.slots);
-            self.tail
-                .extend(last.filter_map(|(slot, location)| Some((slot, location?))));
+        self.locations.push(location);
+    }
+
+    fn clear(&mut self) {
+        self.keys.clear();
+        self.locations.clear();
+    }
+
+    /// The nodes of the first page and those of the last one. Between them are the pages that lie within the
+    /// run.
+    fn ends(&self) -> (Range<usize>, Range<usize>) {
+        let Some((first, last)) = self.keys.first().zip(self.keys.last()) else {
+            return (0..0, 0..0);
+        };
+        let (first, last) = (page::number(*first), page::number(*last));
+        let head = self.keys.partition_point(|key| page::number(*key) == first);
+        let tail = self.keys.partition_point(|key| page::number(*key) < last);
+        (0..head, tail.max(head)..self.keys.len())
+    }
+
+    fn part(&self, range: Range<usize>) -> Part {
+        Part {
+            keys: self.keys[range.clone()].to_vec(),
+            locations: self.locations[range].to_vec(),
         }
     }
 }
 
-/// The blocks as far as they are, and what waits for blobs before it.
-#[derive(Debug)]
-struct Sorted {
-    blocks: Blocks,
-    present: u64,
-    /// The blob whose edges come next.
+/// Writes pages; a worker's.
+#[derive(Debug, Default)]
+struct PageWriter {
+    bytes: Vec<u8>,
+    index: Vec<(u64, u64)>,
+}
+
+impl PageWriter {
+    /// Makes pages of these nodes, whose keys ascend.
+    fn write<'a>(
+        &mut self,
+        nodes: impl IntoIterator<Item = (&'a [u64], &'a [Location])>,
+        pages: &Mutex<Pages>,
+    ) -> Result<()> {
+        let mut chunk = lock(pages).take_chunk()?;
+        let mut count = 0;
+        self.index.clear();
+        for (keys, locations) in nodes {
+            let mut at = 0;
+            for own in keys.chunk_by(|a, b| page::number(*a) == page::number(*b)) {
+                self.bytes.clear();
+                page::write(own, &locations[at..at + own.len()], &mut self.bytes);
+                at += own.len();
+                let offset = loop {
+                    match chunk.append(&self.bytes) {
+                        Some(offset) => break offset,
+                        None => {
+                            let mut pages = lock(pages);
+                            pages.put_full(chunk);
+                            chunk = pages.take_chunk()?;
+                        }
+                    }
+                };
+                self.index.push((page::number(own[0]), offset));
+            }
+            count += keys.len();
+        }
+        lock(pages).put(chunk, &self.index, count);
+        Ok(())
+    }
+}
+
+/// What is put together in the order of the blobs.
+#[derive(Debug, Default)]
+struct Seams {
+    /// The blob that comes next.
     next: usize,
     early: BTreeMap<usize, Edges>,
-    open: Open,
+    /// Nodes of the page that may go on in the next blob.
+    open: Part,
     /// The last node of the blobs before.
     last: Option<i64>,
-    data: Vec<u8>,
 }
 
 #[derive(Debug)]
 struct Edges {
     /// First and last node of the blob.
     ends: Option<(i64, i64)>,
-    head: Vec<(u64, Location)>,
-    tail: Vec<(u64, Location)>,
+    parts: [Part; 2],
 }
 
-impl Sorted {
-    /// Takes the edges of all blobs before which none is missing.
-    fn advance(&mut self, slots: u64) -> KernelResult {
+impl Seams {
+    /// Takes the edges of all blobs before which none is missing, and gives the parts that have become whole
+    /// pages.
+    fn advance(&mut self) -> KernelResult<Vec<Part>> {
+        let mut whole = Vec::new();
         while let Some(edges) = self.early.remove(&self.next) {
             self.next += 1;
             if let Some((first, last)) = edges.ends {
@@ -169,22 +194,25 @@ impl Sorted {
                 }
                 self.last = Some(last);
             }
-            for (slot, location) in edges.head.into_iter().chain(edges.tail) {
-                self.turn_to(slot / BLOCK as u64, slots)?;
-                self.open.slots[(slot % BLOCK as u64) as usize] = Some(location);
+            for part in edges.parts {
+                let Some(first) = part.keys.first() else {
+                    continue;
+                };
+                match self.open.keys.last() {
+                    Some(last) if page::number(*last) == page::number(*first) => {
+                        if last == first {
+                            self.open.keys.pop();
+                            self.open.locations.pop();
+                        }
+                        self.open.keys.extend(part.keys);
+                        self.open.locations.extend(part.locations);
+                    }
+                    _ => whole.push(std::mem::replace(&mut self.open, part)),
+                }
             }
         }
-        Ok(())
-    }
-
-    fn turn_to(&mut self, number: u64, slots: u64) -> Result<()> {
-        self.data.clear();
-        if let Some((number, entry, present)) = self.open.turn_to(number, slots, &mut self.data) {
-            let offset = self.blocks.append(&self.data)?;
-            self.blocks.set(number, entry.moved(offset));
-            self.present += present;
-        }
-        Ok(())
+        whole.retain(|part| !part.keys.is_empty());
+        Ok(whole)
     }
 }
 
@@ -195,17 +223,19 @@ const SHARD: u64 = 4096;
 type Shard = Mutex<Vec<(u32, Location)>>;
 
 #[derive(Debug)]
-// There is one of them; boxing would gain nothing.
-#[allow(clippy::large_enum_variant)]
 enum State {
-    Sorted(Box<Mutex<Sorted>>),
-    Scattered(Vec<Shard>),
+    Sorted {
+        range: IdRange,
+        wanted: Option<ReferenceCollector>,
+        seams: Mutex<Seams>,
+        pages: Mutex<Pages>,
+    },
+    Scattered(NodeIds, Vec<Shard>),
 }
 
 /// Takes nodes from all threads and gives a [`LocationTable`].
 #[derive(Debug)]
 pub struct Filler {
-    ids: NodeIds,
     state: State,
 }
 
@@ -216,36 +246,45 @@ fn unsorted(previous: i64, id: i64) -> Fault {
     })
 }
 
+/// A lock that no panic spoils: a panicking worker ends the whole job.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn own<T>(mutex: Mutex<T>) -> T {
+    mutex.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Filler {
-    /// A filler for nodes that ascend in the order of the blobs. Each of the blobs has to be added once.
-    pub fn sorted(ids: NodeIds) -> Result<Filler> {
-        let blocks = Blocks::new(ids.len())?;
-        Ok(Filler {
-            ids,
-            state: State::Sorted(Box::new(Mutex::new(Sorted {
-                blocks,
-                present: 0,
-                next: 0,
-                early: BTreeMap::new(),
-                open: CLOSED,
-                last: None,
-                data: Vec::new(),
-            }))),
-        })
+    /// A filler for the nodes of a range that ascend in the order of the blobs. Each of the blobs has to be added
+    /// once. Nothing is kept but the pages.
+    pub fn sorted(range: IdRange) -> Filler {
+        Filler::ascending(range, None)
     }
 
-    /// A filler for nodes in any order.
-    pub fn scattered(ids: NodeIds) -> Filler {
-        let shards = ids.len().div_ceil(SHARD);
+    /// The same for those nodes only that were collected.
+    pub fn selected(wanted: ReferenceCollector) -> Filler {
+        Filler::ascending(IdRange::ALL, Some(wanted))
+    }
+
+    fn ascending(range: IdRange, wanted: Option<ReferenceCollector>) -> Filler {
         Filler {
-            ids,
-            state: State::Scattered((0..shards).map(|_| Shard::default()).collect()),
+            state: State::Sorted {
+                range,
+                wanted,
+                seams: Mutex::default(),
+                pages: Mutex::default(),
+            },
         }
     }
 
-    /// The ids that are asked for.
-    pub fn ids(&self) -> &NodeIds {
-        &self.ids
+    /// A filler for nodes in any order, of which these are wanted. It takes 12 bytes for each of them until it is
+    /// finished.
+    pub fn scattered(ids: NodeIds) -> Filler {
+        let shards = ids.len().div_ceil(SHARD);
+        Filler {
+            state: State::Scattered(ids, (0..shards).map(|_| Shard::default()).collect()),
+        }
     }
 
     /// Adds the nodes of blob number `blob`, counted from 0 without gaps.
@@ -254,50 +293,46 @@ impl Filler {
     ///
     /// [`Malformed::Unsorted`] where nodes have to ascend and do not.
     pub fn add(&self, blob: usize, nodes: &mut NodeBatch) -> KernelResult {
-        nodes.slots.clear();
-        nodes.slots.resize(nodes.ids.len(), NOT_FOUND);
-        let slots = &mut nodes.slots;
-        self.ids.for_each_slot(&nodes.ids, |i, slot| slots[i] = slot);
-        let filled = nodes.slots.iter().zip(&nodes.locations);
-        let filled = filled.filter_map(|(slot, location)| {
-            Some((*slot, (*location)?)).filter(|(slot, _)| *slot != NOT_FOUND)
-        });
         match &self.state {
-            State::Sorted(sorted) => {
-                if let Some(pair) = nodes
-                    .ids
-                    .windows(2)
-                    .find(|pair| id_order(pair[1]) < id_order(pair[0]))
-                {
-                    return Err(unsorted(pair[0], pair[1]));
-                }
-                let run = &mut nodes.run;
-                run.pack(filled, self.ids.len());
-                let edges = Edges {
-                    ends: nodes.ids.first().copied().zip(nodes.ids.last().copied()),
-                    head: run.head.clone(),
-                    tail: run.tail.clone(),
+            State::Sorted {
+                range,
+                wanted,
+                seams,
+                pages,
+            } => {
+                let ends = nodes.ids.first().copied().zip(nodes.ids.last().copied());
+                nodes.select(range, wanted.as_ref())?;
+                let NodeBatch { run, writer, .. } = nodes;
+                let (head, tail) = run.ends();
+                let within = head.end..tail.start;
+                let whole = {
+                    let parts = [run.part(head), run.part(tail)];
+                    let mut seams = lock(seams);
+                    seams.early.insert(blob, Edges { ends, parts });
+                    seams.advance()?
                 };
-                let mut sorted = sorted.lock().unwrap_or_else(PoisonError::into_inner);
-                let offset = sorted.blocks.append(&run.data)?;
-                for (number, entry) in &run.blocks {
-                    sorted.blocks.set(*number, entry.moved(offset));
-                }
-                sorted.present += run.present;
-                sorted.early.insert(blob, edges);
-                sorted.advance(self.ids.len())
+                let whole = whole.iter().map(|part| (&part.keys[..], &part.locations[..]));
+                let own = (&run.keys[within.clone()], &run.locations[within]);
+                Ok(writer.write(whole.chain([own]), pages)?)
             }
-            State::Scattered(shards) => {
-                let stamp = u32::try_from(blob + 1).unwrap_or(u32::MAX);
-                let mut filled: Vec<(u64, Location)> = filled.collect();
+            State::Scattered(ids, shards) => {
+                nodes.slots.clear();
+                nodes.slots.resize(nodes.ids.len(), NOT_FOUND);
+                let slots = &mut nodes.slots;
+                ids.for_each_slot(&nodes.ids, |i, slot| slots[i] = slot);
+                let filled = nodes.slots.iter().zip(&nodes.locations);
+                let mut filled: Vec<(u64, Location)> = filled
+                    .filter_map(|(slot, location)| {
+                        Some((*slot, (*location)?)).filter(|(slot, _)| *slot != NOT_FOUND)
+                    })
+                    .collect();
                 filled.sort_by_key(|(slot, _)| *slot);
+                let stamp = u32::try_from(blob + 1).unwrap_or(u32::MAX);
                 for same in filled.chunk_by(|a, b| a.0 / SHARD == b.0 / SHARD) {
                     let number = same[0].0 / SHARD;
-                    let mut shard = shards[number as usize]
-                        .lock()
-                        .unwrap_or_else(PoisonError::into_inner);
+                    let mut shard = lock(&shards[number as usize]);
                     if shard.is_empty() {
-                        let len = (self.ids.len() - number * SHARD).min(SHARD);
+                        let len = (ids.len() - number * SHARD).min(SHARD);
                         shard.resize(len as usize, (0, Location::default()));
                     }
                     for (slot, location) in same {
@@ -314,51 +349,75 @@ impl Filler {
 
     /// The table of what was added.
     pub fn finish(self) -> Result<LocationTable> {
-        let slots = self.ids.len();
+        let mut writer = PageWriter::default();
         match self.state {
-            State::Sorted(sorted) => {
-                let mut sorted = sorted.into_inner().unwrap_or_else(PoisonError::into_inner);
-                sorted.turn_to(u64::MAX, slots)?;
-                Ok(LocationTable::new(self.ids, sorted.blocks, sorted.present))
+            State::Sorted { seams, pages, .. } => {
+                let open = own(seams).open;
+                writer.write([(&open.keys[..], &open.locations[..])], &pages)?;
+                own(pages).finish()
             }
-            State::Scattered(shards) => {
-                let mut blocks = Blocks::new(slots)?;
-                let (mut present, mut data) = (0, Vec::new());
-                for (number, shard) in (0..).zip(shards) {
-                    let shard = shard.into_inner().unwrap_or_else(PoisonError::into_inner);
-                    let first = number * (SHARD / BLOCK as u64);
-                    for (number, block) in (first..).zip(shard.chunks(BLOCK)) {
-                        let mut own = [None; BLOCK];
-                        for (own, (stamp, location)) in own.iter_mut().zip(block) {
-                            *own = (*stamp > 0).then_some(*location);
+            State::Scattered(ids, shards) => {
+                let pages = Mutex::default();
+                let mut run = Part::default();
+                let mut ids = ids.iter();
+                for shard in shards {
+                    // Shards are as long as their stretch of the ids, or empty.
+                    let shard = own(shard);
+                    if shard.is_empty() {
+                        let _ = ids.by_ref().take(SHARD as usize).last();
+                    }
+                    // The last page may go on in the next shard.
+                    let last = run.keys.last().map(|last| page::number(*last));
+                    let open = run.keys.partition_point(|key| Some(page::number(*key)) != last);
+                    writer.write([(&run.keys[..open], &run.locations[..open])], &pages)?;
+                    run.keys.drain(..open);
+                    run.locations.drain(..open);
+                    for (id, (stamp, location)) in ids.by_ref().take(shard.len()).zip(&shard) {
+                        if *stamp > 0 {
+                            run.keys.push(id_order(id));
+                            run.locations.push(*location);
                         }
-                        let own = &own[..block.len()];
-                        present += own.iter().flatten().count() as u64;
-                        data.clear();
-                        let entry = pack(own, &mut data);
-                        let offset = blocks.append(&data)?;
-                        blocks.set(number, entry.moved(offset));
                     }
                 }
-                Ok(LocationTable::new(self.ids, blocks, present))
+                writer.write([(&run.keys[..], &run.locations[..])], &pages)?;
+                own(pages).finish()
             }
         }
+    }
+}
+
+impl NodeBatch {
+    /// Checks the order of the nodes, and makes a run of those that are wanted and have a location.
+    fn select(&mut self, range: &IdRange, wanted: Option<&ReferenceCollector>) -> KernelResult {
+        let NodeBatch {
+            ids, locations, run, ..
+        } = self;
+        if let Some(pair) = ids.windows(2).find(|pair| id_order(pair[1]) < id_order(pair[0])) {
+            return Err(unsorted(pair[0], pair[1]));
+        }
+        run.clear();
+        for (id, location) in ids.iter().zip(locations) {
+            let Some(location) = location else { continue };
+            if range.contains(*id) && wanted.is_none_or(|wanted| wanted.contains(*id)) {
+                run.push(id_order(*id), *location);
+            }
+        }
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ReferenceCollector;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
     type Nodes = Vec<(i64, Option<Location>)>;
 
-    fn ids(wanted: &[i64]) -> NodeIds {
+    fn collected(wanted: &[i64]) -> ReferenceCollector {
         let collector = ReferenceCollector::new();
         collector.insert_all(wanted);
-        collector.freeze(1).unwrap()
+        collector
     }
 
     fn batch(nodes: &Nodes) -> NodeBatch {
@@ -369,10 +428,10 @@ mod tests {
         }
     }
 
-    /// Compares a table with what a map says.
+    /// Compares a table with what a map says of these ids; it has no others.
     fn check(table: &LocationTable, wanted: &[i64], model: &BTreeMap<u64, Location>) {
         let mut asked: Vec<i64> = wanted.to_vec();
-        asked.extend([5_000_000_000, -77, 0]);
+        asked.extend([5_000_000_000, -77, 0, i64::MIN, i64::MAX]);
         let mut found = vec![None];
         table.locate(&asked, &mut found);
         assert_eq!(found.len(), asked.len() + 1);
@@ -381,19 +440,15 @@ mod tests {
             assert_eq!(found.as_ref(), expected, "{id}");
             assert_eq!(table.get(*id).as_ref(), expected, "{id}");
         }
-        let mut missing: Vec<i64> = wanted
-            .iter()
-            .copied()
-            .filter(|id| !model.contains_key(&id_order(*id)))
-            .collect();
-        missing.sort_by_key(|id| id_order(*id));
-        missing.dedup();
-        assert_eq!(table.missing().collect::<Vec<_>>(), missing);
-        assert_eq!(table.ids().len() - table.present(), missing.len() as u64);
+        let mut there: Vec<i64> = wanted.to_vec();
+        there.retain(|id| model.contains_key(&id_order(*id)));
+        there.sort_unstable();
+        there.dedup();
+        assert_eq!(table.len(), there.len() as u64);
     }
 
     fn id() -> impl Strategy<Value = i64> {
-        prop_oneof![8 => 1i64..600, 1 => -40i64..=0, 1 => any::<i64>()]
+        prop_oneof![8 => 1i64..600, 4 => 4000i64..9000, 1 => -40i64..=0, 1 => any::<i64>(), 1 => Just(i64::MIN)]
     }
 
     fn location() -> impl Strategy<Value = Option<Location>> {
@@ -408,11 +463,12 @@ mod tests {
     proptest! {
         /// Duplicates, gaps, missing nodes, negative and huge ids, blobs of all sizes, in any order of arrival.
         #[test]
-        fn both_fillers_agree_with_a_map(
+        fn all_fillers_agree_with_a_map(
             mut nodes in proptest::collection::vec((id(), prop_oneof![9 => location(), 1 => Just(None)]), 0..900),
             wanted in proptest::collection::vec(id(), 0..700),
             cuts in proptest::collection::vec(0usize..900, 0..12),
             seed: u64,
+            cut in id(),
         ) {
             let blobs = |nodes: &Nodes| -> Vec<Nodes> {
                 let mut cuts: Vec<_> = cuts.iter().map(|c| c % (nodes.len() + 1)).chain([0, nodes.len()]).collect();
@@ -428,7 +484,7 @@ mod tests {
                 nodes.iter().filter_map(|(id, at)| Some((id_order(*id), (*at)?))).collect::<BTreeMap<_, _>>()
             };
             let parts = blobs(&nodes);
-            let filler = Filler::scattered(ids(&wanted));
+            let filler = Filler::scattered(collected(&wanted).freeze(1).unwrap());
             for i in arrival(parts.len()) {
                 filler.add(i, &mut batch(&parts[i])).unwrap();
             }
@@ -436,21 +492,30 @@ mod tests {
 
             nodes.sort_by_key(|(id, _)| id_order(*id));
             let parts = blobs(&nodes);
-            let filler = Filler::sorted(ids(&wanted)).unwrap();
-            for i in arrival(parts.len()) {
-                filler.add(i, &mut batch(&parts[i])).unwrap();
+            let all: Vec<i64> = nodes.iter().map(|(id, _)| *id).collect();
+            let mut fillers = vec![(Filler::selected(collected(&wanted)), wanted), (Filler::sorted(IdRange::ALL), all.clone())];
+            for range in IdRange::cut_at(&[cut]) {
+                let within = all.iter().copied().filter(|id| range.contains(*id)).collect();
+                fillers.push((Filler::sorted(range), within));
             }
-            check(&filler.finish().unwrap(), &wanted, &model(&nodes));
+            let model = model(&nodes);
+            for (filler, wanted) in fillers {
+                for i in arrival(parts.len()) {
+                    filler.add(i, &mut batch(&parts[i])).unwrap();
+                }
+                let own = model.iter().filter(|(key, _)| wanted.iter().any(|id| id_order(*id) == **key));
+                check(&filler.finish().unwrap(), &wanted, &own.map(|(key, at)| (*key, *at)).collect());
+            }
         }
     }
 
     #[test]
     fn what_is_not_sorted_is_noticed() {
         let at = Some(Location::new(1, 1));
-        let filler = Filler::sorted(ids(&[1, 2, 3])).unwrap();
+        let filler = Filler::sorted(IdRange::ALL);
         let inside = filler.add(0, &mut batch(&vec![(2, at), (1, at)]));
         assert!(matches!(inside, Err(Fault::Here(Malformed::Unsorted { .. }))));
-        let filler = Filler::sorted(ids(&[1, 2, 3])).unwrap();
+        let filler = Filler::sorted(IdRange::ALL);
         assert!(filler.add(1, &mut batch(&vec![(2, at)])).is_ok());
         let between = filler.add(0, &mut batch(&vec![(3, at)]));
         assert!(matches!(between, Err(Fault::Here(Malformed::Unsorted { .. }))));

@@ -84,6 +84,17 @@ impl ReferenceCollector {
         }
     }
 
+    /// Whether an id was added.
+    pub fn contains(&self, id: i64) -> bool {
+        let half = if id > 0 { &self.positive } else { &self.rest };
+        half.contains(id.unsigned_abs())
+    }
+
+    /// Number of ids. O(memory).
+    pub fn count(&self) -> u64 {
+        self.positive.count() + self.rest.count()
+    }
+
     /// Bytes taken.
     pub fn bytes(&self) -> u64 {
         self.positive.bytes() + self.rest.bytes()
@@ -109,7 +120,7 @@ pub struct NodeIds {
 }
 
 /// Queries that are handed on at once.
-pub(crate) const BATCH: usize = 1024;
+const BATCH: usize = 1024;
 
 impl NodeIds {
     fn new(rest: RankBitmap<'static>, positive: RankBitmap<'static>) -> Self {
@@ -144,12 +155,10 @@ impl NodeIds {
         }
     }
 
-    /// The id that has a slot.
-    pub fn id(&self, slot: u64) -> Option<i64> {
-        match slot.checked_sub(self.rest_len) {
-            None => self.rest.select(slot).map(|id| (id as i64).wrapping_neg()),
-            Some(slot) => self.positive.select(slot).map(|id| id as i64),
-        }
+    /// The ids in the order of their slots.
+    pub fn iter(&self) -> impl Iterator<Item = i64> + '_ {
+        let rest = self.rest.iter().map(|id| (id as i64).wrapping_neg());
+        rest.chain(self.positive.iter().map(|id| id as i64))
     }
 
     /// Calls `each(i, slot)` once for each id, with [`NOT_FOUND`] for those that are not in the set, as the
@@ -220,8 +229,8 @@ mod tests {
                 seen += 1;
             });
             prop_assert_eq!(seen, ids.len());
+            prop_assert!(set.iter().eq(ids.iter().copied()));
             for (slot, id) in ids.iter().enumerate() {
-                prop_assert_eq!(set.id(slot as u64), Some(*id));
                 prop_assert_eq!(set.slot(*id), Some(slot as u64));
             }
         }

@@ -1,25 +1,32 @@
 //! Blocks of locations as fixed-width differences.
+//!
+//! A block holds up to [`BLOCK`] locations, each as the difference to the smallest longitude and latitude of
+//! the block, with as many bits as the largest differences take. Where a block mixes two places, which is common
+//! because ids are given in the order in which people upload, it is *split*: a bit for each location tells to
+//! which of two groups it belongs, and each group has a base and widths of its own.
+//!
+//! Bytes of a block, little-endian: longitude and latitude of the base, 4 bytes each. If it is split: base of the
+//! second group, the bits that tell the group (4 bytes), widths of the second group (2 bytes). Then the differences:
+//! those of the first group in order, then those of the second.
 
 use osmill_model::Location;
 
-/// Slots of a block.
+/// Locations of a block.
 pub const BLOCK: usize = 32;
 
 /// Bytes behind the data that a read of the last location may touch.
 pub(crate) const SPARE: usize = 16;
 
-/// What the directory has of a block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Entry {
-    /// Smallest longitude (high half) and latitude (low half).
-    pub base: u64,
-    /// `offset << 13 | complete << 12 | longitude bits << 6 | latitude bits`.
-    pub form: u64,
-}
+/// Bytes before the differences of a block.
+const HEAD: usize = 8;
+/// The same where it is split.
+const SPLIT_HEAD: usize = HEAD + 14;
 
-/// Set where every slot has a location.
-const COMPLETE: u64 = 1 << 12;
-const OFFSET_SHIFT: u32 = 13;
+/// How the differences of a block are coded: `split << 12 | longitude bits << 6 | latitude bits`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Form(pub u16);
+
+const SPLIT: u16 = 1 << 12;
 
 /// Low `width` bits set.
 #[inline(always)]
@@ -27,110 +34,213 @@ const fn mask(width: u32) -> u64 {
     (1 << width) - 1
 }
 
-impl Entry {
-    /// A block none of whose slots has a location: the number for absence is the only one.
-    pub const EMPTY: Entry = Entry { base: 0, form: 0 };
+#[inline(always)]
+fn array<const N: usize>(data: &[u8], at: usize) -> [u8; N] {
+    let mut bytes = [0; N];
+    bytes.copy_from_slice(&data[at..at + N]);
+    bytes
+}
 
-    /// The entry for data that lies `by` bytes further on.
-    pub fn moved(self, by: u64) -> Entry {
-        Entry {
-            form: self.form + (by << OFFSET_SHIFT),
-            ..self
-        }
+#[inline(always)]
+fn base_at(data: &[u8], at: usize) -> (u32, u32) {
+    let base = u64::from_le_bytes(array(data, at));
+    (base as u32, (base >> 32) as u32)
+}
+
+impl Form {
+    fn new(widths: (u32, u32)) -> Form {
+        Form((widths.0 << 6 | widths.1) as u16)
     }
 
     #[inline(always)]
     fn widths(self) -> (u32, u32) {
-        ((self.form >> 6 & 63) as u32, (self.form & 63) as u32)
+        (u32::from(self.0 >> 6 & 63), u32::from(self.0 & 63))
     }
 
-    /// Where the location at a place in the block begins: the byte, and the bit in it.
+    /// About where in its block a location lies, in bytes; exact unless the block is split.
     #[inline(always)]
-    pub fn address(self, place: u64) -> (usize, u32) {
+    pub fn near(self, place: usize) -> usize {
         let (lon, lat) = self.widths();
-        let bit = place * u64::from(lon + lat);
-        (((self.form >> OFFSET_SHIFT) + bit / 8) as usize, (bit % 8) as u32)
+        HEAD + place * (lon + lat) as usize / 8
     }
 
-    /// The location at a place in the block.
+    /// The location at a place of the block that begins at `block`.
     ///
     /// # Panics
     ///
     /// If `data` ends less than [`SPARE`] bytes behind the location.
     #[inline(always)]
-    pub fn read(self, place: u64, data: &[u8]) -> Option<Location> {
-        let (lon_width, lat_width) = self.widths();
-        let (byte, bit) = self.address(place);
-        let take = |byte: usize, bit: u32, width: u32| {
-            let mut word = [0; 8];
-            word.copy_from_slice(&data[byte..byte + 8]);
-            u64::from_le_bytes(word) >> bit & mask(width)
-        };
-        // At most 33 bits, and 7 before them.
-        let lon = take(byte, bit, lon_width);
-        let next = bit + lon_width;
-        let lat = take(byte + (next / 8) as usize, next % 8, lat_width);
-        if self.form & COMPLETE == 0 && lon == mask(lon_width) {
-            return None;
+    pub fn read(self, place: usize, block: usize, data: &[u8]) -> Location {
+        let mut base = base_at(data, block);
+        let mut widths = self.widths();
+        let mut bits = block * 8 + HEAD * 8;
+        let mut before = place;
+        if self.0 & SPLIT != 0 {
+            bits = (block + SPLIT_HEAD) * 8;
+            let groups = u32::from_le_bytes(array(data, block + 16));
+            let second = (groups & mask(place as u32) as u32).count_ones() as usize;
+            if groups >> place & 1 == 0 {
+                before = place - second;
+            } else {
+                // Bits behind the last location are set, too.
+                bits += groups.count_zeros() as usize * (widths.0 + widths.1) as usize;
+                before = second;
+                base = base_at(data, block + 8);
+                widths = Form(u16::from_le_bytes(array(data, block + 20))).widths();
+            }
         }
-        Some(Location {
-            lon: ((self.base >> 32) as u32).wrapping_add(lon as u32) as i32,
-            lat: (self.base as u32).wrapping_add(lat as u32) as i32,
-        })
+        let (lon_width, lat_width) = widths;
+        bits += before * (lon_width + lat_width) as usize;
+        let word = u64::from_le_bytes(array(data, bits / 8)) >> (bits % 8);
+        let lon = word & mask(lon_width);
+        let lat = if lon_width + lat_width <= 57 {
+            word >> lon_width
+        } else {
+            let bits = bits + lon_width as usize;
+            u64::from_le_bytes(array(data, bits / 8)) >> (bits % 8)
+        };
+        Location {
+            lon: base.0.wrapping_add(lon as u32) as i32,
+            lat: base.1.wrapping_add((lat & mask(lat_width)) as u32) as i32,
+        }
     }
 }
 
-/// Appends the data of a block and gives its entry, with the offset counted from the start of `data`.
-pub(crate) fn pack(slots: &[Option<Location>], data: &mut Vec<u8>) -> Entry {
-    let mut present = slots.iter().flatten();
-    let Some(first) = present.next() else {
-        return Entry::EMPTY;
+/// Smallest rectangle around locations.
+#[derive(Debug, Clone, Copy)]
+struct Around {
+    min: Location,
+    max: Location,
+}
+
+impl Around {
+    const NOTHING: Around = Around {
+        min: Location {
+            lon: i32::MAX,
+            lat: i32::MAX,
+        },
+        max: Location {
+            lon: i32::MIN,
+            lat: i32::MIN,
+        },
     };
-    let (mut min, mut max, mut count) = (*first, *first, 1);
-    for at in present {
-        min = Location::new(min.lon.min(at.lon), min.lat.min(at.lat));
-        max = Location::new(max.lon.max(at.lon), max.lat.max(at.lat));
-        count += 1;
+
+    #[inline(always)]
+    fn add(&mut self, at: Location) {
+        self.min = Location::new(self.min.lon.min(at.lon), self.min.lat.min(at.lat));
+        self.max = Location::new(self.max.lon.max(at.lon), self.max.lat.max(at.lat));
     }
-    let absences = count < slots.len();
-    let difference = |min: i32, max: i32| (i64::from(max) - i64::from(min)) as u64;
-    let bits = |largest: u64| 64 - largest.leading_zeros();
-    // With absences, the largest number of the width has to be free.
-    let lon_width = bits(difference(min.lon, max.lon) + u64::from(absences));
-    let lat_width = bits(difference(min.lat, max.lat));
-    let offset = data.len() as u64;
-    let (mut word, mut filled) = (0u64, 0u32);
-    let mut put = |number: u64, width: u32| {
-        word |= number << filled;
-        filled += width;
-        while filled >= 8 {
-            data.push(word as u8);
-            word >>= 8;
-            filled -= 8;
+
+    fn of(locations: impl Iterator<Item = Location>) -> Around {
+        let mut around = Around::NOTHING;
+        locations.for_each(|at| around.add(at));
+        around
+    }
+
+    /// Bits that the differences take.
+    fn widths(&self) -> (u32, u32) {
+        let bits = |min: i32, max: i32| 32 - max.wrapping_sub(min).cast_unsigned().leading_zeros();
+        (bits(self.min.lon, self.max.lon), bits(self.min.lat, self.max.lat))
+    }
+}
+
+/// Appends bits to bytes.
+struct Bits<'a> {
+    data: &'a mut Vec<u8>,
+    word: u64,
+    filled: u32,
+}
+
+impl Bits<'_> {
+    /// `width` is at most 32.
+    #[inline(always)]
+    fn put(&mut self, number: u32, width: u32) {
+        self.word |= u64::from(number) << self.filled;
+        self.filled += width;
+        if self.filled >= 32 {
+            self.data.extend_from_slice(&(self.word as u32).to_le_bytes());
+            self.word >>= 32;
+            self.filled -= 32;
         }
+    }
+
+    fn put_all(&mut self, locations: impl Iterator<Item = Location>, base: Location, widths: (u32, u32)) {
+        for at in locations {
+            self.put(at.lon.wrapping_sub(base.lon).cast_unsigned(), widths.0);
+            self.put(at.lat.wrapping_sub(base.lat).cast_unsigned(), widths.1);
+        }
+    }
+
+    fn finish(self) {
+        let left = self.filled.div_ceil(8) as usize;
+        self.data.extend_from_slice(&self.word.to_le_bytes()[..left]);
+    }
+}
+
+fn put_base(base: Location, data: &mut Vec<u8>) {
+    data.extend_from_slice(&base.lon.to_le_bytes());
+    data.extend_from_slice(&base.lat.to_le_bytes());
+}
+
+/// Differences that take fewer bits than this in all are not worth a split.
+const WORTH: u32 = 22;
+
+/// Appends a block of 1 to [`BLOCK`] locations.
+pub(crate) fn pack(locations: &[Location], data: &mut Vec<u8>) -> Form {
+    let all = Around::of(locations.iter().copied());
+    let widths = all.widths();
+    let size = |count: usize, widths: (u32, u32)| count * (widths.0 + widths.1) as usize;
+    if widths.0 + widths.1 >= WORTH && locations.len() > 4 {
+        // The groups lie on the two sides of the middle of the longer edge.
+        let east_west = widths.0 >= widths.1;
+        let coordinate = |at: Location| if east_west { at.lon } else { at.lat };
+        let (low, high) = (coordinate(all.min), coordinate(all.max));
+        let middle = low.wrapping_add((high.wrapping_sub(low).cast_unsigned() / 2).cast_signed());
+        let (mut first, mut second) = (Around::NOTHING, Around::NOTHING);
+        // Set behind the last location.
+        let mut groups = u32::MAX;
+        for (place, at) in locations.iter().enumerate() {
+            if coordinate(*at) <= middle {
+                first.add(*at);
+                groups &= !(1 << place);
+            } else {
+                second.add(*at);
+            }
+        }
+        let count = groups.count_zeros() as usize;
+        let (own, others) = (first.widths(), second.widths());
+        let split = size(count, own) + size(locations.len() - count, others);
+        if split.div_ceil(8) + SPLIT_HEAD < size(locations.len(), widths).div_ceil(8) + HEAD {
+            put_base(first.min, data);
+            put_base(second.min, data);
+            data.extend_from_slice(&groups.to_le_bytes());
+            data.extend_from_slice(&Form::new(others).0.to_le_bytes());
+            let of_group = |group: u32| {
+                let numbered = locations.iter().enumerate();
+                numbered
+                    .filter(move |(place, _)| groups >> place & 1 == group)
+                    .map(|(_, at)| *at)
+            };
+            let mut bits = Bits {
+                data,
+                word: 0,
+                filled: 0,
+            };
+            bits.put_all(of_group(0), first.min, own);
+            bits.put_all(of_group(1), second.min, others);
+            bits.finish();
+            return Form(SPLIT | Form::new(own).0);
+        }
+    }
+    put_base(all.min, data);
+    let mut bits = Bits {
+        data,
+        word: 0,
+        filled: 0,
     };
-    for slot in slots {
-        match slot {
-            Some(at) => {
-                put(difference(min.lon, at.lon), lon_width);
-                put(difference(min.lat, at.lat), lat_width);
-            }
-            None => {
-                put(mask(lon_width), lon_width);
-                put(0, lat_width);
-            }
-        }
-    }
-    if filled > 0 {
-        data.push(word as u8);
-    }
-    Entry {
-        base: u64::from(min.lon as u32) << 32 | u64::from(min.lat as u32),
-        form: offset << OFFSET_SHIFT
-            | if absences { 0 } else { COMPLETE }
-            | u64::from(lon_width) << 6
-            | u64::from(lat_width),
-    }
+    bits.put_all(locations.iter().copied(), all.min, widths);
+    bits.finish();
+    Form::new(widths)
 }
 
 #[cfg(test)]
@@ -141,6 +251,7 @@ mod tests {
     pub(crate) fn location() -> impl Strategy<Value = Location> {
         prop_oneof![
             (-50i32..50, -50i32..50),
+            (9_000_000i32..9_000_050, 70i32..80),
             (any::<i32>(), any::<i32>()),
             (Just(0), Just(0)),
             (
@@ -152,28 +263,58 @@ mod tests {
     }
 
     #[test]
-    fn one_place_takes_no_data() {
-        let mut data = vec![9];
-        let entry = pack(&[Some(Location::new(-7, 8)); BLOCK], &mut data);
-        assert_eq!(data.len(), 1);
-        data.resize(1 + SPARE, 0xff);
-        assert_eq!(entry.read(63, &data), Some(Location::new(-7, 8)));
-        assert_eq!(Entry::EMPTY.read(0, &data), None);
+    fn one_place_takes_no_bits() {
+        let mut data = Vec::new();
+        let form = pack(&[Location::new(-7, 8); BLOCK], &mut data);
+        assert_eq!(data.len(), HEAD);
+        data.resize(HEAD + SPARE, 0xff);
+        assert_eq!(form.read(31, 0, &data), Location::new(-7, 8));
+    }
+
+    #[test]
+    fn two_places_are_split() {
+        let places: Vec<Location> = (0..BLOCK as i32)
+            .map(|i| Location::new(i % 2 * 900_000_000 + i, i))
+            .collect();
+        let mut data = Vec::new();
+        let form = pack(&places, &mut data);
+        assert_eq!(form.0 & SPLIT, SPLIT);
+        assert!(data.len() <= SPLIT_HEAD + 40, "{}", data.len());
     }
 
     proptest! {
         #[test]
         fn blocks_read_back(
             before in 0usize..9,
-            slots in proptest::collection::vec(proptest::option::weighted(0.8, location()), 0..=BLOCK),
-            full in any::<bool>(),
+            locations in proptest::collection::vec(location(), 1..=BLOCK),
+            places in 1usize..5,
         ) {
-            let slots: Vec<_> = slots.into_iter().filter(|slot| !full || slot.is_some()).collect();
-            let mut data = vec![0xa5; before];
-            let entry = pack(&slots, &mut data);
+            for locations in [&locations[..], &locations[..places.min(locations.len())]] {
+                let mut data = vec![0xa5; before];
+                let form = pack(locations, &mut data);
+                data.resize(data.len() + SPARE, 0x5a);
+                for (place, at) in locations.iter().enumerate() {
+                    prop_assert_eq!(form.read(place, before, &data), *at);
+                }
+            }
+        }
+
+        #[test]
+        fn two_groups_read_back(
+            locations in proptest::collection::vec(
+                ((0i32..300, 0i32..70), prop_oneof![Just((0, 0)), Just((i32::MIN, 5)), Just((7, 1 << 29))]),
+                1..=BLOCK,
+            ),
+        ) {
+            let locations: Vec<Location> = locations
+                .into_iter()
+                .map(|((x, y), (lon, lat))| Location::new(lon + x, lat + y))
+                .collect();
+            let mut data = Vec::new();
+            let form = pack(&locations, &mut data);
             data.resize(data.len() + SPARE, 0x5a);
-            for (place, slot) in slots.iter().enumerate() {
-                prop_assert_eq!(entry.read(place as u64, &data), *slot);
+            for (place, at) in locations.iter().enumerate() {
+                prop_assert_eq!(form.read(place, 0, &data), *at);
             }
         }
     }

@@ -1,156 +1,250 @@
-//! The table: ids, a directory of blocks, and the packed locations.
+//! The table: which page of nodes begins where, and the pages.
 
 use osmill_engine::Result;
-use osmill_model::Location;
-use osmill_stree::{LineBuffer, NOT_FOUND, prefetch};
+use osmill_model::{Location, id_order};
+use osmill_stree::{LineBuffer, NOT_FOUND, RankBitmap, RankBitmapBuilder, Search, Wide, prefetch, run_wide};
 
 use crate::failed;
-use crate::ids::NodeIds;
-use crate::packed::{BLOCK, Entry, SPARE};
+use crate::packed::SPARE;
+use crate::page::{self, Spot};
 
-/// Look-ups in flight at each stage of a batch.
-const IN_FLIGHT: usize = 32;
+/// Look-ups of a batch.
+const BATCH: usize = 256;
+/// Bytes of a chunk of pages, as a power of two.
+const CHUNK: u32 = 24;
+/// Number of the page on which positive ids begin.
+const FIRST_POSITIVE: u64 = page::number(1 << 63);
 
-/// The locations of a set of nodes; see the [crate's documentation](crate).
+/// The locations of nodes; see the [crate's documentation](crate).
 #[derive(Debug)]
 pub struct LocationTable {
-    ids: NodeIds,
-    blocks: Blocks,
-    present: u64,
+    /// Pages of 0 and the negative ids, by their numbers.
+    rest: RankBitmap<'static>,
+    /// Pages of positive ids, by their numbers from [`FIRST_POSITIVE`] on.
+    positive: RankBitmap<'static>,
+    /// Where each page begins; those of `rest` come first.
+    offsets: Vec<u64>,
+    chunks: Vec<LineBuffer>,
+    /// Bytes of the pages.
+    bytes: u64,
+    len: u64,
 }
 
-/// The directory and the data of the blocks.
+/// Pages in the order in which they came, in chunks. A worker has a chunk of its own while it writes pages to it.
+#[derive(Debug, Default)]
+pub(crate) struct Pages {
+    /// Those that are full; others are empty in their place.
+    full: Vec<LineBuffer>,
+    /// Those that are not full, and that no worker has.
+    open: Vec<Chunk>,
+    /// Number and offset of each page.
+    index: Vec<(u64, u64)>,
+    len: u64,
+    bytes: u64,
+}
+
+/// Bytes of pages. No page crosses the end of a chunk.
 #[derive(Debug)]
-pub(crate) struct Blocks {
-    /// Two words for each block.
-    directory: LineBuffer,
-    data: LineBuffer,
+pub(crate) struct Chunk {
+    number: usize,
+    buffer: LineBuffer,
     used: usize,
 }
 
-impl Blocks {
-    /// Room for `slots` slots, all without a location.
-    pub fn new(slots: u64) -> Result<Blocks> {
-        let blocks = usize::try_from(slots.div_ceil(BLOCK as u64)).unwrap_or(usize::MAX / 32);
-        // Four to six bytes a location are usual. Memory is taken when it is written, and what is too little is
-        // copied once.
-        let guess = usize::try_from(slots.saturating_mul(7) / 64).unwrap_or(0) + 1;
-        Ok(Blocks {
-            directory: LineBuffer::zeroed((blocks * 2).div_ceil(8)).map_err(failed)?,
-            data: LineBuffer::zeroed(guess).map_err(failed)?,
+impl Chunk {
+    /// Appends a page and gives its offset, unless there is no room for it.
+    pub fn append(&mut self, page: &[u8]) -> Option<u64> {
+        let end = self.used + page.len();
+        if end + SPARE > 1 << CHUNK {
+            return None;
+        }
+        self.buffer.bytes_mut()[self.used..end].copy_from_slice(page);
+        let offset = (self.number << CHUNK | self.used) as u64;
+        self.used = end;
+        Some(offset)
+    }
+}
+
+/// Chunk of an offset, and where it points to in that.
+#[inline(always)]
+fn split(offset: u64) -> (usize, usize) {
+    ((offset >> CHUNK) as usize, (offset & ((1 << CHUNK) - 1)) as usize)
+}
+
+impl Pages {
+    /// A chunk to write pages to.
+    pub fn take_chunk(&mut self) -> Result<Chunk> {
+        if let Some(chunk) = self.open.pop() {
+            return Ok(chunk);
+        }
+        let number = self.full.len();
+        self.full.push(LineBuffer::zeroed(0).map_err(failed)?);
+        Ok(Chunk {
+            number,
+            buffer: LineBuffer::zeroed((1 << CHUNK) / 64).map_err(failed)?,
             used: 0,
         })
     }
 
-    /// Adds data of blocks and gives its offset.
-    pub fn append(&mut self, data: &[u8]) -> Result<u64> {
-        let end = self.used + data.len();
-        let lines = (end + SPARE).div_ceil(64);
-        if lines > self.data.len() {
-            self.data.resize(lines).map_err(failed)?;
+    /// Takes back a chunk that has no room for the next page.
+    pub fn put_full(&mut self, chunk: Chunk) {
+        self.bytes += chunk.used as u64;
+        self.full[chunk.number] = chunk.buffer;
+    }
+
+    /// Takes back a chunk to which other pages may be appended, and the numbers and offsets of pages that were
+    /// written, which hold `nodes` nodes.
+    pub fn put(&mut self, chunk: Chunk, index: &[(u64, u64)], nodes: usize) {
+        self.open.push(chunk);
+        self.index.extend_from_slice(index);
+        self.len += nodes as u64;
+    }
+
+    /// The table of the pages, each of which was added once.
+    pub fn finish(mut self) -> Result<LocationTable> {
+        for chunk in std::mem::take(&mut self.open) {
+            self.put_full(chunk);
         }
-        self.data.bytes_mut()[self.used..end].copy_from_slice(data);
-        Ok(std::mem::replace(&mut self.used, end) as u64)
-    }
-
-    /// Sets the entries of consecutive blocks.
-    pub fn set(&mut self, block: u64, entry: Entry) {
-        let at = block as usize * 2;
-        let words = self.directory.keys_mut::<u64>();
-        words[at] = entry.base;
-        words[at + 1] = entry.form;
-    }
-
-    #[inline(always)]
-    fn entry(&self, slot: u64) -> Entry {
-        let at = (slot / BLOCK as u64) as usize * 2;
-        let words = self.directory.keys::<u64>();
-        Entry {
-            base: words[at],
-            form: words[at + 1],
+        self.index.sort_unstable();
+        let (mut rest, mut positive) = (
+            RankBitmapBuilder::new().map_err(failed)?,
+            RankBitmapBuilder::new().map_err(failed)?,
+        );
+        for (number, _) in &self.index {
+            match number.checked_sub(FIRST_POSITIVE) {
+                Some(number) => positive.push(number),
+                None => rest.push(*number),
+            }
+            .map_err(failed)?;
         }
-    }
-
-    #[inline(always)]
-    fn read(&self, slot: u64) -> Option<Location> {
-        self.entry(slot).read(slot % BLOCK as u64, self.data.bytes())
+        Ok(LocationTable {
+            rest: rest.finish().map_err(failed)?,
+            positive: positive.finish().map_err(failed)?,
+            offsets: self.index.iter().map(|(_, offset)| *offset).collect(),
+            chunks: self.full,
+            bytes: self.bytes,
+            len: self.len,
+        })
     }
 }
 
 impl LocationTable {
-    pub(crate) fn new(ids: NodeIds, blocks: Blocks, present: u64) -> LocationTable {
-        LocationTable { ids, blocks, present }
+    /// Number of nodes.
+    pub fn len(&self) -> u64 {
+        self.len
     }
 
-    /// The ids that were asked for.
-    pub fn ids(&self) -> &NodeIds {
-        &self.ids
+    /// Whether there is no node.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
     }
 
-    /// How many of the ids have a location.
-    pub fn present(&self) -> u64 {
-        self.present
+    /// Bytes that the table takes: pages and what finds them.
+    pub fn bytes(&self) -> u64 {
+        self.bytes + self.offsets.len() as u64 * 8 + self.rest.bytes() + self.positive.bytes()
     }
 
-    /// The ids that have no location, in order. O(slots) for all of them.
-    pub fn missing(&self) -> impl Iterator<Item = i64> + '_ {
-        let slots = if self.present == self.ids.len() {
-            0
-        } else {
-            self.ids.len()
-        };
-        (0..slots)
-            .filter(|slot| self.blocks.read(*slot).is_none())
-            .filter_map(|slot| self.ids.id(slot))
-    }
-
-    /// Where a node is; `None` if it was not asked for, or has no location. For many, see
-    /// [`locate`](LocationTable::locate).
+    /// Where a node is; `None` if the table does not have it. For many, see [`locate`](LocationTable::locate).
     pub fn get(&self, id: i64) -> Option<Location> {
-        self.blocks.read(self.ids.slot(id)?)
+        let key = id_order(id);
+        let position = match page::number(key).checked_sub(FIRST_POSITIVE) {
+            Some(number) => self.rest.len() + self.positive.position(number)?,
+            None => self.rest.position(page::number(key))?,
+        };
+        let (chunk, at) = split(self.offsets[position as usize]);
+        let data = self.chunks[chunk].bytes();
+        Some(Spot::find(key, at, data)?.read(data))
     }
 
-    /// Appends where each of these nodes is. Batches of a thousand or more are many times faster than one by
-    /// one.
+    /// Appends where each of these nodes is. Batches of some hundred or more are many times faster than one by
+    /// one: each stage of a look-up is done for all of a batch, and asks for the lines that the next one reads.
     pub fn locate(&self, ids: &[i64], locations: &mut Vec<Option<Location>>) {
-        let start = locations.len();
-        locations.resize(start + ids.len(), None);
-        let out = &mut locations[start..];
-        let blocks = &self.blocks;
-        let (directory, data) = (blocks.directory.keys::<u64>(), blocks.data.bytes());
-        // A ring through which a look-up passes twice: half a turn after it came, its directory entry has
-        // arrived; a turn after, its data.
-        const TURN: usize = 2 * IN_FLIGHT;
-        let mut ring = [(usize::MAX, NOT_FOUND); TURN];
-        let mut turn = 0;
-        let step = |ring: &mut [(usize, u64); TURN], turn: usize, out: &mut [Option<Location>]| {
-            let (_, slot) = ring[(turn + IN_FLIGHT) % TURN];
-            if slot != NOT_FOUND {
-                let (byte, _) = blocks.entry(slot).address(slot % BLOCK as u64);
-                prefetch(data, byte);
+        let view: Vec<&[u8]> = self.chunks.iter().map(LineBuffer::bytes).collect();
+        for batch in ids.chunks(BATCH) {
+            let start = locations.len();
+            locations.resize(start + batch.len(), None);
+            let out = &mut locations[start..];
+            if batch.iter().all(|id| *id > 0) {
+                run_wide(Batch {
+                    table: self,
+                    ids: batch,
+                    view: &view,
+                    out,
+                });
+            } else {
+                for (at, id) in out.iter_mut().zip(batch) {
+                    *at = self.get(*id);
+                }
             }
-            let (index, slot) = ring[turn];
-            if slot != NOT_FOUND {
-                out[index] = blocks.entry(slot).read(slot % BLOCK as u64, data);
-            }
-        };
-        self.ids.for_each_slot(ids, |index, slot| {
-            if slot != NOT_FOUND {
-                prefetch(directory, (slot / BLOCK as u64) as usize * 2);
-            }
-            step(&mut ring, turn, out);
-            ring[turn] = (index, slot);
-            turn = (turn + 1) % TURN;
-        });
-        for _ in 0..TURN {
-            step(&mut ring, turn, out);
-            ring[turn].1 = NOT_FOUND;
-            turn = (turn + 1) % TURN;
         }
     }
+}
 
-    /// Bytes taken by the blocks: directory and data.
-    pub fn block_bytes(&self) -> u64 {
-        (self.blocks.directory.bytes().len() + self.blocks.used) as u64
+/// At most [`BATCH`] positive ids to look up.
+struct Batch<'a> {
+    table: &'a LocationTable,
+    ids: &'a [i64],
+    /// The bytes of the chunks.
+    view: &'a [&'a [u8]],
+    out: &'a mut [Option<Location>],
+}
+
+impl Wide for Batch<'_> {
+    #[inline(always)]
+    fn run(self) {
+        let Batch {
+            table,
+            ids,
+            view,
+            out,
+        } = self;
+        let offsets = &table.offsets[table.rest.len() as usize..];
+        // Neighbours in a way often share a page.
+        let (mut pages, mut turns, mut count) = ([0u64; BATCH], [0u16; BATCH], 0);
+        let mut last = u64::MAX;
+        for (turn, id) in turns.iter_mut().zip(ids) {
+            let page = page::number(*id as u64);
+            count += usize::from(page != last);
+            last = page;
+            pages[count - 1] = page;
+            *turn = (count - 1) as u16;
+        }
+        let mut positions = [NOT_FOUND; BATCH];
+        table
+            .positive
+            .for_each_position(&pages[..count], |turn, position| {
+                positions[turn] = position;
+                if position != NOT_FOUND {
+                    prefetch(offsets, position as usize);
+                }
+            });
+        const NOTHING: (usize, usize) = (usize::MAX, 0);
+        let mut starts = [NOTHING; BATCH];
+        for (start, position) in starts.iter_mut().zip(&positions[..count]) {
+            if *position != NOT_FOUND {
+                *start = split(offsets[*position as usize]);
+                let data = view[start.0];
+                prefetch(data, start.1);
+                prefetch(data, start.1 + 64);
+            }
+        }
+        let mut spots = [None; BATCH];
+        for ((spot, id), turn) in spots.iter_mut().zip(ids).zip(&turns) {
+            let (chunk, at) = starts[usize::from(*turn)];
+            if chunk == usize::MAX {
+                continue;
+            }
+            let data = view[chunk];
+            *spot = Spot::find(*id as u64, at, data);
+            if let Some(spot) = spot {
+                prefetch(data, spot.block());
+                prefetch(data, spot.near());
+            }
+        }
+        for ((at, spot), turn) in out.iter_mut().zip(&spots).zip(&turns) {
+            if let Some(spot) = spot {
+                *at = Some(spot.read(view[starts[usize::from(*turn)].0]));
+            }
+        }
     }
 }

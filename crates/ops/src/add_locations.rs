@@ -2,28 +2,34 @@
 //!
 //! Passes over a sorted file whose nodes fit in memory:
 //!
-//! 1. `references`, over the blobs with ways and relations: which nodes are referred to.
+//! 1. `members`, over the blobs with relations: which nodes are members. Not needed where all nodes are kept.
 //! 2. `nodes`, over those with nodes: their locations go into the table of `osmill-nodes`, and the nodes that
 //!    are kept go to the output.
-//! 3. `ways`, over the former again: references are looked up a blob at a time and the locations spliced into
-//!    the wire bytes. Blobs without ways are copied.
+//! 3. `ways`, over the rest: references are looked up a blob at a time and the locations spliced into
+//!    the wire bytes. Blobs without ways are copied. What is not found is missing.
 //!
 //! What does not fit is done in ranges of ids. Pass 2 is done for each range (after the first one only over
 //! the blobs that touch it), and between two of them `ways` are read to note the locations of the one range in
-//! scratch and to collect the references of the next, so that ways are read once a range and once more. How
-//! the ranges are cut is found in the `ranges` module.
+//! scratch, so that ways are read once for each range. How the ranges are cut is found in the `ranges` module.
 //!
-//! An input that is not sorted is written in one pass at the end, in its own order; see
-//! [`osmill_nodes::Filler::scattered`] for what the table costs then.
+//! The table has all nodes, whether a way refers to them or not: to know that beforehand takes another pass over the
+//! ways, which is worth more than the few nodes that nothing refers to.
+//!
+//! In an input that is not sorted nodes come in any order, and their table takes more memory while it is filled; so it
+//! has only the nodes that ways refer to, which another pass finds for each range
+//! ([`osmill_nodes::Filler::scattered`]). Such an input is written in one pass at the end, in its own order.
+//!
+//! Tried and left: to deflate coordinates as they are, without a search for repetitions (an encoder of our own that was told
+//! where they lie): 3 % larger than zlib at level 6 and not faster than libdeflate at level 4.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use osmill_engine::{
-    Blob, BlobEntry, Counts, Error, Fault, IdSet, Input, Job, KernelResult, Malformed, OutputOptions, Plan,
-    Result, Sink, TaskOutput, output_header,
+    Blob, BlobEntry, Counts, Error, Fault, Input, Job, KernelResult, Malformed, OutputOptions, Plan, Result,
+    Sink, TaskOutput, output_header,
 };
-use osmill_model::{Kind, KindSet, Location};
+use osmill_model::{Kind, KindSet, Location, id_order};
 use osmill_nodes::{
     Filler, IdRange, LocationStreams, LocationTable, NodeBatch, NodeSnapshot, NodeStore, ReferenceCollector,
     free_space,
@@ -35,9 +41,11 @@ use serde::Serialize;
 
 use crate::cat::HeaderChanges;
 
+mod missing;
 pub(crate) mod parts;
 mod ranges;
 
+use missing::Missing;
 use parts::Parts;
 
 /// What is kept, and what is an error.
@@ -64,9 +72,9 @@ pub struct Report {
     pub written: Counts,
     /// Bytes of the output.
     pub bytes: u64,
-    /// Nodes that ways refer to.
-    pub referenced: u64,
-    /// Those of them that are not in the input.
+    /// References of ways to nodes.
+    pub references: u64,
+    /// Nodes that ways refer to and that are not in the input.
     pub missing: u64,
     /// Ranges of ids that were done one after the other.
     pub ranges: usize,
@@ -77,9 +85,15 @@ pub struct Report {
 /// How many missing nodes an error names.
 const NAMED: usize = 5;
 
-/// Copies a file with the locations of their nodes on the ways; see the module's documentation.
-pub fn add_locations(job: &Job, input: &Path, options: &Options, output: OutputOptions) -> Result<Report> {
-    let input = crate::open(job, input)?;
+/// Copies a file, or several one after the other, with the locations of their nodes on the ways; see the module's
+/// documentation.
+pub fn add_locations(
+    job: &Job,
+    inputs: &[PathBuf],
+    options: &Options,
+    output: OutputOptions,
+) -> Result<Report> {
+    let input = job.open_all(inputs)?;
     let mut plan = input.plan(job.options().threads)?;
     if plan.header.has_history() {
         return Err(Error::Usage(format!(
@@ -119,7 +133,9 @@ struct Work<'a> {
     ranges: Vec<IdRange>,
     /// First and last node of each of the blobs with nodes, as far as is known.
     spans: Vec<OnceLock<(i64, i64)>>,
-    members: IdSet,
+    /// Nodes that relations have as members, by [`id_order`].
+    members: OnceLock<Vec<u64>>,
+    missing: Missing,
     /// Set where a kind came out of turn.
     disorder: OnceLock<()>,
 }
@@ -130,8 +146,8 @@ struct Work<'a> {
 enum Found {
     /// The table of the last range, and what was noted of the others.
     Table(LocationTable, Option<LocationStreams>),
-    /// A store has everything. References that dangle are found on the way.
-    Store(NodeSnapshot, ReferenceCollector),
+    /// A store has everything.
+    Store(NodeSnapshot),
 }
 
 impl<'a> Work<'a> {
@@ -155,7 +171,8 @@ impl<'a> Work<'a> {
             plan,
             parts,
             ranges,
-            members: IdSet::new(),
+            members: OnceLock::new(),
+            missing: Missing::default(),
         })
     }
 
@@ -179,7 +196,7 @@ impl<'a> Work<'a> {
     fn out_of_turn(&self, blob: &BlobEntry) -> Fault {
         let _ = self.disorder.set(());
         Error::Failed(format!(
-            "{}: blob {} at byte {} has nodes behind ways or relations",
+            "{}: blob {} at byte {} has nodes behind ways or ways behind relations",
             self.input.path().display(),
             blob.number,
             blob.offset
@@ -187,20 +204,24 @@ impl<'a> Work<'a> {
         .into()
     }
 
-    fn run(&self, output: OutputOptions) -> Result<Report> {
+    fn run(&self, mut output: OutputOptions) -> Result<Report> {
         let mut header = output_header(vec![self.plan.header.clone()], &self.options.generator);
         header.set_optional(LOCATIONS_ON_WAYS, true);
         self.options.header.apply(&mut header)?;
-        let sink = Sink::create_pbf(output, &header)?;
+        output.format.locations_on_ways.get_or_insert(true);
+        let sink = Sink::create(output, &header)?;
 
         let mut report = Report {
             written: Counts::default(),
             bytes: 0,
-            referenced: 0,
+            references: 0,
             missing: 0,
             ranges: self.ranges.len(),
             scratch: 0,
         };
+        if self.options.keep_members && !self.options.keep_untagged {
+            self.find_members()?;
+        }
         let found = match &self.options.store {
             Some(path) => self.open_store(path, &sink)?,
             None => self.make_table(&sink, &mut report)?,
@@ -210,17 +231,17 @@ impl<'a> Work<'a> {
         } else {
             &self.plan.blobs
         };
-        self.job.pass("ways", self.input.file(), blobs).write(
+        let states = self.job.pass("ways", self.input.file(), blobs).write(
             &sink,
             Writer::default,
             |writer, blob, out| self.write_blob(writer, blob, out, &found),
         )?;
-        if let Found::Store(_, missing) = found {
-            let missing = missing.freeze(1)?;
-            report.missing = missing.len();
-            let first = (0..missing.len()).filter_map(|slot| missing.id(slot)).take(NAMED);
-            self.tell_missing(report.missing, first.collect())?;
+        drop(found);
+        for writer in states {
+            self.job.objects_in(writer.counts);
+            report.references += writer.references;
         }
+        report.missing = self.tell_missing()?;
         report.written = sink.counts();
         report.bytes = sink.bytes();
         self.job.objects_out(report.written);
@@ -230,32 +251,30 @@ impl<'a> Work<'a> {
 
     /// All passes before the last one, with a table of the file's own nodes.
     fn make_table(&self, sink: &Sink, report: &mut Report) -> Result<Found> {
-        let (mut collector, scratch_refs) = self.collect_references()?;
         let mut streams = None;
         if self.ranges.len() > 1 {
-            self.check_scratch(scratch_refs)?;
+            self.check_scratch()?;
             streams = Some(LocationStreams::create(
                 &self.job.options().scratch,
                 self.ranges.len() - 1,
                 self.parts.ways.len(),
             )?);
         }
-        let mut named = Vec::new();
         let mut number = 0;
         let table = loop {
-            let table = self.fill(number, collector, sink)?;
-            report.referenced += table.ids().len();
-            report.missing += table.ids().len() - table.present();
-            named.extend(table.missing().take(NAMED - named.len()));
+            let table = if self.is_sorted() {
+                self.fill_sorted(number, sink)?
+            } else {
+                self.fill_scattered(number)?
+            };
             match &streams {
                 Some(streams) if number + 1 < self.ranges.len() => {
-                    collector = self.note_locations(number, &table, streams)?;
+                    self.note_locations(number, &table, streams)?;
                     number += 1;
                 }
                 _ => break table,
             }
         };
-        self.tell_missing(report.missing, named)?;
         report.scratch = streams.as_ref().map_or(0, LocationStreams::bytes);
         Ok(Found::Table(table, streams))
     }
@@ -263,19 +282,20 @@ impl<'a> Work<'a> {
     /// The passes before the last one where a store has the locations: kept nodes are written.
     fn open_store(&self, path: &Path, sink: &Sink) -> Result<Found> {
         let store = NodeStore::open(path, self.job.options().memory, true)?.snapshot()?;
-        self.collect_references()?;
         if self.is_sorted() {
             self.write_kept(None, sink)?;
         }
-        Ok(Found::Store(store, ReferenceCollector::new()))
+        Ok(Found::Store(store))
     }
 
-    /// What comes of `count` nodes that are not there, of which these are the first.
-    fn tell_missing(&self, count: u64, first: Vec<i64>) -> Result<()> {
+    /// What comes of nodes that are not there, and how many those are.
+    fn tell_missing(&self) -> Result<u64> {
+        let missing = self.missing.sorted();
+        let count = missing.len();
         if count == 0 {
-            return Ok(());
+            return Ok(0);
         }
-        let names: Vec<String> = first.iter().map(i64::to_string).collect();
+        let names: Vec<String> = missing.iter().take(NAMED).map(i64::to_string).collect();
         let message = format!(
             "{}: {count} nodes that ways refer to are not in the {}: {}{}",
             self.input.path().display(),
@@ -285,80 +305,55 @@ impl<'a> Work<'a> {
                 "file"
             },
             names.join(", "),
-            if count > NAMED as u64 { ", ..." } else { "" }
+            if count > NAMED { ", ..." } else { "" }
         );
         if self.options.ignore_missing {
             self.job
                 .warn(format!("{message}; references to them have no location"));
-            return Ok(());
+            return Ok(count as u64);
         }
         Err(Error::Failed(format!(
             "{message}; nothing was written. With --ignore-missing-nodes such references stay without a location"
         )))
     }
 
-    /// Looks at all references: collects those of the first range, and members. Also gives how many references
-    /// lie in all ranges but the last.
-    fn collect_references(&self) -> Result<(ReferenceCollector, u64)> {
-        let collector = ReferenceCollector::new();
-        let (first, last) = (self.ranges[0], self.ranges[self.ranges.len() - 1]);
-        let wants_members = self.options.keep_members && !self.options.keep_untagged;
+    /// Collects the nodes that are members of relations. They are few and lie far apart, so they are kept as a
+    /// sorted list.
+    fn find_members(&self) -> Result<()> {
         let states = self
             .job
-            .pass("references", self.input.file(), &self.parts.ways)
-            .scan(
-                <(Counts, u64, Vec<i64>)>::default,
-                |(counts, outside, refs), blob| {
-                    refs.clear();
-                    let entry = *blob.entry();
-                    let boundary = self.parts.boundary.is_none_or(|first| first == entry.number);
-                    for group in blob.block()?.groups() {
-                        let mut items = group.items();
-                        while let Some(item) = items.try_next()? {
-                            match item {
-                                Item::Way(way) => {
-                                    counts.ways += 1;
-                                    way.refs().column().decode_deltas_into(refs)?;
-                                }
-                                Item::Relation(relation) => {
-                                    counts.relations += 1;
-                                    if wants_members {
-                                        for element in relation.member_elements() {
-                                            let element = element?;
-                                            if element.kind == Kind::Node {
-                                                self.members.insert(element.id);
-                                            }
-                                        }
-                                    }
-                                }
-                                Item::Node(_) | Item::Dense(_) if boundary => {}
-                                Item::Node(_) | Item::Dense(_) => return Err(self.out_of_turn(&entry)),
+            .pass("members", self.input.file(), &self.parts.relations)
+            .scan(Vec::new, |members, blob| {
+                let before = members.len();
+                for group in blob.block()?.groups() {
+                    let mut items = group.items();
+                    while let Some(item) = items.try_next()? {
+                        let Item::Relation(relation) = item else { continue };
+                        for element in relation.member_elements() {
+                            let element = element?;
+                            if element.kind == Kind::Node {
+                                members.push(id_order(element.id));
                             }
                         }
                     }
-                    if self.options.store.is_some() {
-                        return Ok(());
-                    }
-                    if !first.is_all() {
-                        *outside += refs.iter().filter(|id| !last.contains(**id)).count() as u64;
-                        refs.retain(|id| first.contains(*id));
-                    }
-                    collector.insert_all(refs);
-                    Ok(())
-                },
-            )?;
-        let mut outside = 0;
-        for (counts, refs, _) in states {
-            self.job.objects_in(counts);
-            outside += refs;
-        }
-        Ok((collector, outside))
+                }
+                members[before..].sort_unstable();
+                Ok(())
+            })?;
+        let mut members = states.concat();
+        members.sort_unstable();
+        members.dedup();
+        members.shrink_to_fit();
+        let _ = self.members.set(members);
+        Ok(())
     }
 
     /// Refuses to begin what the disk cannot hold.
-    fn check_scratch(&self, references: u64) -> Result<()> {
+    fn check_scratch(&self) -> Result<()> {
         let folder = &self.job.options().scratch;
-        let (need, free) = (references * ranges::SCRATCH_BYTES, free_space(folder)?);
+        let noted = (self.ranges.len() - 1) as f64 / self.ranges.len() as f64;
+        let references = ranges::references(self.input, &self.parts.ways)? * noted;
+        let (need, free) = ((references * ranges::SCRATCH_BYTES) as u64, free_space(folder)?);
         if need > free {
             return Err(Error::Failed(format!(
                 "{}: with this --memory, up to {need} bytes of scratch are needed, and {free} are free; \
@@ -369,29 +364,39 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// Makes the table of a range. At the first one of a sorted file, kept nodes are written.
-    fn fill(&self, number: usize, collector: ReferenceCollector, sink: &Sink) -> Result<LocationTable> {
-        let ids = collector.freeze(self.job.options().threads)?;
-        if !self.is_sorted() {
-            let filler = Filler::scattered(ids);
-            let states = self
-                .job
-                .pass("nodes", self.input.file(), &self.parts.nodes)
-                .scan(<(NodeBatch, u64)>::default, |(nodes, count), blob| {
-                    let at = self.position(&self.parts.nodes, blob);
-                    nodes.read(blob.block()?)?;
-                    *count += nodes.ids().len() as u64;
-                    filler.add(at, nodes)
-                })?;
-            self.count_nodes(number, states.iter().map(|(_, count)| count).sum());
-            return filler.finish();
-        }
-        let filler = Filler::sorted(ids)?;
+    /// Makes the table of a range of a file that is not sorted.
+    fn fill_scattered(&self, number: usize) -> Result<LocationTable> {
+        let (range, wanted) = (self.ranges[number], ReferenceCollector::new());
+        self.job
+            .pass("references", self.input.file(), &self.parts.ways)
+            .scan(Vec::new, |refs, blob| {
+                refs.clear();
+                blob.block()?.way_refs_into(refs)?;
+                refs.retain(|id| range.contains(*id));
+                wanted.insert_all(refs);
+                Ok(())
+            })?;
+        let filler = Filler::scattered(wanted.freeze(self.job.options().threads)?);
+        let states = self
+            .job
+            .pass("nodes", self.input.file(), &self.parts.nodes)
+            .scan(<(NodeBatch, u64)>::default, |(nodes, count), blob| {
+                nodes.read(blob.block()?)?;
+                *count += nodes.ids().len() as u64;
+                filler.add(self.position(&self.parts.nodes, blob), nodes)
+            })?;
+        self.count_nodes(number, states.iter().map(|(_, count)| count).sum());
+        filler.finish()
+    }
+
+    /// Makes the table of a range of a sorted file. At the first one, kept nodes are written.
+    fn fill_sorted(&self, number: usize, sink: &Sink) -> Result<LocationTable> {
+        let range = self.ranges[number];
+        let filler = Filler::sorted(range);
         if number == 0 {
             self.write_kept(Some(&filler), sink)?;
             return filler.finish();
         }
-        let range = self.ranges[number];
         let touched: Vec<BlobEntry> = self
             .parts
             .nodes
@@ -475,11 +480,11 @@ impl<'a> Work<'a> {
     ) -> KernelResult {
         let only_nodes = nodes.others() == 0;
         if self.options.keep_untagged && only_nodes {
-            return copy_whole(blob, out);
+            return out.copy(blob);
         }
         self.mark_kept(blob.decoded(), nodes.ids(), keep)?;
         if only_nodes && keep.iter().all(|keep| *keep) {
-            return copy_whole(blob, out);
+            return out.copy(blob);
         }
         let block = blob.decoded();
         let mut rest = &keep[..];
@@ -537,43 +542,41 @@ impl<'a> Work<'a> {
                 }
             }
         }
-        if self.options.keep_members {
-            for (keep, id) in keep.iter_mut().zip(ids) {
-                *keep = *keep || self.members.contains(*id);
+        if let Some(members) = self.members.get() {
+            let (mut next, mut last) = (0, None);
+            for (keep, key) in keep.iter_mut().zip(ids.iter().map(|id| id_order(*id))) {
+                if last.is_none_or(|last| key < last) {
+                    next = members.partition_point(|member| *member < key);
+                }
+                last = Some(key);
+                while members.get(next).is_some_and(|member| *member < key) {
+                    next += 1;
+                }
+                *keep = *keep || members.get(next) == Some(&key);
             }
         }
         Ok(())
     }
 
-    /// Notes in scratch where the nodes of a range are, for each reference, and collects the references of the
-    /// next range.
-    fn note_locations(
-        &self,
-        number: usize,
-        table: &LocationTable,
-        streams: &LocationStreams,
-    ) -> Result<ReferenceCollector> {
-        let (range, next) = (self.ranges[number], self.ranges[number + 1]);
-        let collector = ReferenceCollector::new();
+    /// Notes in scratch where the nodes of a range are, for each reference.
+    fn note_locations(&self, number: usize, table: &LocationTable, streams: &LocationStreams) -> Result<()> {
+        let range = self.ranges[number];
         self.job
             .pass("references", self.input.file(), &self.parts.ways)
             .scan(
-                <(Vec<i64>, Vec<i64>, Vec<Option<Location>>, Vec<u8>)>::default,
-                |(refs, own, locations, buffer), blob| {
+                <(Vec<i64>, Vec<Option<Location>>, Vec<u8>)>::default,
+                |(refs, locations, buffer), blob| {
                     refs.clear();
-                    own.clear();
                     locations.clear();
                     blob.block()?.way_refs_into(refs)?;
-                    own.extend(refs.iter().filter(|id| range.contains(**id)));
-                    table.locate(own, locations);
-                    let at = self.position(&self.parts.ways, blob);
-                    streams.write(number, at, locations, buffer)?;
-                    refs.retain(|id| next.contains(*id));
-                    collector.insert_all(refs);
+                    refs.retain(|id| range.contains(*id));
+                    table.locate(refs, locations);
+                    self.missing.note(refs, locations);
+                    streams.write(number, self.position(&self.parts.ways, blob), locations, buffer)?;
                     Ok(())
                 },
             )?;
-        Ok(collector)
+        Ok(())
     }
 
     /// Appends the location of each reference of a blob.
@@ -590,16 +593,12 @@ impl<'a> Work<'a> {
             Found::Table(table, Some(streams)) => (table, streams),
             Found::Table(table, None) => {
                 table.locate(refs, locations);
+                self.missing.note(refs, locations);
                 return Ok(());
             }
-            Found::Store(store, missing) => {
+            Found::Store(store) => {
                 store.locate(refs, locations)?;
-                if locations.contains(&None) {
-                    rest.clear();
-                    let dangling = refs.iter().zip(&*locations).filter(|(_, at)| at.is_none());
-                    rest.extend(dangling.map(|(id, _)| *id));
-                    missing.insert_all(rest);
-                }
+                self.missing.note(refs, locations);
                 return Ok(());
             }
         };
@@ -613,6 +612,7 @@ impl<'a> Work<'a> {
         rest.extend(refs.iter().filter(|id| last.contains(**id)));
         rest_locations.clear();
         table.locate(rest, rest_locations);
+        self.missing.note(rest, rest_locations);
         let mut rest = rest_locations.iter();
         for id in refs.iter() {
             let noted = others
@@ -637,6 +637,15 @@ impl<'a> Work<'a> {
     ) -> KernelResult {
         let record = blob.record()?;
         let nodes = record.kinds.contains(Kind::Node);
+        let [_, ways, relations] = record.counts.map(u64::from);
+        writer.counts += Counts {
+            ways,
+            relations,
+            ..Counts::default()
+        };
+        if self.parts.is_out_of_turn(blob.entry().number, record.kinds) {
+            return Err(self.out_of_turn(blob.entry()));
+        }
         if record.kinds == KindSet::NODES && !self.is_sorted() {
             writer.nodes.read(blob.block()?)?;
             return self.write_nodes(&writer.nodes, (&mut writer.keep, &mut writer.columns), blob, out);
@@ -646,9 +655,14 @@ impl<'a> Work<'a> {
             blob.block()?.way_refs_into(&mut writer.refs)?;
         }
         if writer.refs.is_empty() && !nodes {
-            return copy_whole(blob, out);
+            return out.copy(blob);
         }
+        writer.references += writer.refs.len() as u64;
         self.locate(writer, blob, found)?;
+        if !self.options.ignore_missing && self.missing.any() {
+            // Nothing of this stays; only what else is missing is of interest.
+            return Ok(());
+        }
         let block = blob.block()?;
         if writer.locations.contains(&None) && record.has_way_locations {
             keep_old_locations(block, &mut writer.locations)?;
@@ -693,6 +707,8 @@ impl<'a> Work<'a> {
 /// A worker's buffers for writing.
 #[derive(Default)]
 struct Writer {
+    counts: Counts,
+    references: u64,
     refs: Vec<i64>,
     locations: Vec<Option<Location>>,
     rest: Vec<i64>,
@@ -746,13 +762,4 @@ fn keep_old_locations(block: &Block, locations: &mut [Option<Location>]) -> Kern
         }
     }
     Ok(())
-}
-
-/// Copies a blob with its compressed bytes.
-fn copy_whole(blob: &mut Blob, out: &mut TaskOutput<'_>) -> KernelResult {
-    let record = blob.record()?;
-    if record.kinds.is_empty() {
-        return Ok(());
-    }
-    out.copy_message(blob.message()?, &record)
 }

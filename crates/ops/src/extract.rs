@@ -38,17 +38,20 @@ mod write;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-use osmill_engine::{Blob, Counts, Error, Input, Job, KernelResult, Plan, Result, Sink, reserve_open_files};
+use osmill_engine::{
+    Blob, BlobEntry, Counts, Error, HoldStore, Input, Job, KernelResult, Plan, Result, Sink, TaskOutputs,
+    reserve_open_files,
+};
 use osmill_geometry::{Coverage, MultiPolygon, Region, RegionSet, looks_swapped};
 use osmill_model::{BoundingBox, Kind, KindSet};
-use osmill_pbf::{Element, FileHeader, HeaderBox, IndexRecord, Item, NodeColumns, Relation};
+use osmill_pbf::{Element, FileHeader, HeaderBox, IndexRecord, Item, NodeColumns, RawItem, Relation};
 use serde::Serialize;
 
 pub use boundary::{boundaries_of_file, boundary_of};
 
-use crate::select::{self, ElementWriter, Target};
+use crate::select::{self, HeldBlobs, Target};
 use region_ids::{Cursor, Gather, RegionIds};
-use write::Writing;
+use write::{Parts, Writing};
 
 /// How complete an extract is; see the module's documentation.
 #[derive(Debug, Clone, PartialEq)]
@@ -237,9 +240,9 @@ pub fn extract(job: &Job, input: &Path, extracts: &[Extract], options: &Options)
         regions: RegionSet::new(extracts.iter().map(|extract| &extract.area)),
         strategy: &options.strategy,
         history,
+        orderly: select::is_orderly(&plan),
     };
-    let chosen = work.choose(&first.area, wish)?;
-    work.write(&chosen, &sinks, first.target.writer())?;
+    work.run(&first.area, wish, &sinks)?;
     job.objects_in(select::total(&plan));
     let data = data_box(&plan);
     let mut reports = Vec::new();
@@ -312,28 +315,44 @@ struct Work<'a> {
     regions: RegionSet,
     strategy: &'a Strategy,
     history: bool,
+    /// See [`select::is_orderly`].
+    orderly: bool,
 }
 
-/// What belongs to the extracts, by kind.
+/// Outputs that nothing goes into: those of passes that only look.
+const NONE: &[Sink] = &[];
+
+/// What belongs to the extracts, by kind: what may be held, and what turned out to belong later.
 struct Chosen {
     nodes: RegionIds,
+    more_nodes: RegionIds,
     ways: RegionIds,
+    more_ways: RegionIds,
     relations: RegionIds,
+    none: RegionIds,
+    /// Whether all ways are held.
+    ways_held: bool,
 }
 
 impl Chosen {
-    fn of(&self, kind: Kind) -> &RegionIds {
+    fn of(&self, kind: Kind) -> [&RegionIds; 2] {
         match kind {
-            Kind::Node => &self.nodes,
-            Kind::Way => &self.ways,
-            Kind::Relation => &self.relations,
+            Kind::Node => [&self.nodes, &self.more_nodes],
+            Kind::Way => [&self.ways, &self.more_ways],
+            Kind::Relation => [&self.relations, &self.none],
         }
     }
 
-    fn may_touch(&self, record: &IndexRecord) -> bool {
-        match record.kinds.single() {
-            Some(kind) => self.of(kind).may_touch(record),
-            None => true,
+    /// Whether a blob has to be read, whatever is held of it.
+    fn is_to_be_read(&self, record: &IndexRecord, orderly: bool) -> bool {
+        let Some(kind) = record.kinds.single() else {
+            return true;
+        };
+        let [known, more] = self.of(kind);
+        match kind {
+            Kind::Node if orderly => more.may_touch(record),
+            Kind::Way if self.ways_held => false,
+            _ => known.may_touch(record) || more.may_touch(record),
         }
     }
 }
@@ -356,11 +375,24 @@ impl Work<'_> {
         *self.strategy != Strategy::Simple
     }
 
-    fn choose(&self, area: &MultiPolygon, wish: around::Wish) -> Result<Chosen> {
-        let inside = self.nodes_inside()?;
-        let (mut nodes, mut ways) = self.ways_with(&inside)?;
+    /// Finds what belongs to the extracts and writes it.
+    ///
+    /// In an orderly file, what `simple` finds is written at once. For the other strategies it is held, and only
+    /// blobs in which there turns out to be more are read again.
+    fn run(&self, area: &MultiPolygon, wish: around::Wish, sinks: &[Sink]) -> Result<()> {
+        let around = wish != around::Wish::default();
+        let at_once = self.orderly && !around && *self.strategy == Strategy::Simple;
+        let some = |is: bool| if is { sinks } else { NONE };
+        let ways_held = self.orderly && !around;
+        let held = (!at_once).then(|| HeldBack {
+            store: select::hold_store(self.job),
+            blobs: HeldBlobs::default(),
+        });
+        let held = held.as_ref();
+        let inside = self.nodes_inside(some(self.orderly), held)?;
+        let (mut nodes, mut ways) = self.ways_with(&inside, some(ways_held), held)?;
         let mut surrounding = HashSet::new();
-        if wish != around::Wish::default() {
+        if around {
             let found = around::around(self, &Region::new(area.clone()), &ways, wish)?;
             ways = RegionIds::new([ways.to_gather(), found.ways])?;
             if self.completes_ways() {
@@ -368,32 +400,42 @@ impl Work<'_> {
             }
             surrounding = found.relations;
         }
-        let (relations, member_nodes, member_ways) = self.relations_with(&inside, &ways, &surrounding)?;
+        let (relations, member_nodes, member_ways) =
+            self.relations_with(&inside, &ways, &surrounding, some(at_once))?;
+        let Some(held) = held else { return Ok(()) };
         nodes.extend(member_nodes);
-        // Ways whose nodes are not noted yet: members, and with history the other versions.
-        let member_ways = RegionIds::new(member_ways)?;
-        let mut rest = vec![member_ways.to_gather()];
+        let more_ways = RegionIds::new(member_ways)?.without(&ways)?;
         if self.history {
-            rest.push(ways.to_gather());
+            // The other versions, too.
+            let all = RegionIds::new([ways.to_gather(), more_ways.to_gather()])?;
+            nodes.extend(self.nodes_of((&ways, &all), NONE, held)?);
+        } else if self.completes_ways() {
+            nodes.extend(self.nodes_of((&ways, &more_ways), some(ways_held), held)?);
         }
-        if self.completes_ways() {
-            nodes.extend(self.nodes_of(&RegionIds::new(rest)?)?);
-        }
-        nodes.push(inside.to_gather());
-        Ok(Chosen {
-            nodes: RegionIds::new(nodes)?,
-            ways: RegionIds::new([ways.to_gather(), member_ways.to_gather()])?,
+        let chosen = Chosen {
+            more_nodes: RegionIds::new(nodes)?.without(&inside)?,
+            nodes: inside,
+            ways,
+            more_ways,
             relations,
-        })
+            none: RegionIds::new([])?,
+            ways_held,
+        };
+        self.write(&chosen, held, sinks)
     }
 
-    /// The nodes inside.
-    fn nodes_inside(&self) -> Result<RegionIds> {
-        #[derive(Default)]
+    /// The nodes inside, which are written to `sinks` or held.
+    fn nodes_inside(&self, sinks: &[Sink], held: Option<&HeldBack>) -> Result<RegionIds> {
         struct State {
             inside: Gather,
             columns: NodeColumns,
+            parts: Parts,
         }
+        let make = || State {
+            inside: Gather::default(),
+            columns: NodeColumns::default(),
+            parts: Parts::default(),
+        };
         // What is known of a blob by its box: regions that hold all of it, and whether others hold a part.
         let coverage = |bbox: BoundingBox| {
             let coverages = self.regions.classify(bbox);
@@ -408,48 +450,69 @@ impl Work<'_> {
             let outside = |bbox| self.regions.classify_union(bbox) == Coverage::Outside;
             record.bbox.is_some_and(|bbox| !outside(bbox))
         });
-        let states =
-            self.job
-                .pass("nodes", self.input.file(), &blobs)
-                .scan(State::default, |state, blob| {
-                    let State { inside, columns } = state;
-                    let Some(bbox) = blob.record()?.bbox else {
-                        return Ok(());
+        let states = self.job.pass("nodes", self.input.file(), &blobs).write_many(
+            sinks,
+            make,
+            |state, blob, outs| {
+                let State {
+                    inside,
+                    columns,
+                    parts,
+                } = state;
+                let Some(bbox) = blob.record()?.bbox else {
+                    return Ok(());
+                };
+                let (whole, partly) = coverage(bbox);
+                columns.clear();
+                for group in blob.block()?.groups() {
+                    let mut items = group.items();
+                    while let Some(item) = items.try_next()? {
+                        match item {
+                            Item::Dense(dense) => columns.push_dense(&dense)?,
+                            Item::Node(node) => columns.push(&node)?,
+                            Item::Way(_) | Item::Relation(_) => {}
+                        }
+                    }
+                }
+                parts.begin();
+                for (&id, location) in columns.ids.iter().zip(&columns.locations) {
+                    let mut found = |region| {
+                        inside.add(region, id);
+                        parts.add(region);
                     };
-                    let (whole, partly) = coverage(bbox);
-                    columns.clear();
-                    for group in blob.block()?.groups() {
-                        let mut items = group.items();
-                        while let Some(item) = items.try_next()? {
-                            match item {
-                                Item::Dense(dense) => columns.push_dense(&dense)?,
-                                Item::Node(node) => columns.push(&node)?,
-                                Item::Way(_) | Item::Relation(_) => {}
-                            }
+                    match *location {
+                        Some(location) if partly => {
+                            self.regions.for_each_containing(location, found);
                         }
-                    }
-                    for (&id, location) in columns.ids.iter().zip(&columns.locations) {
-                        let Some(location) = *location else { continue };
-                        if partly {
-                            self.regions
-                                .for_each_containing(location, |region| inside.add(region, id));
-                        } else if location.is_valid() {
-                            whole.iter().for_each(|region| inside.add(*region, id));
+                        Some(location) if location.is_valid() => {
+                            whole.iter().for_each(|region| found(*region));
                         }
+                        _ => {}
                     }
-                    Ok(())
-                })?;
+                    parts.next();
+                }
+                parts.lend(columns);
+                put(parts, blob, outs, held)
+            },
+        )?;
         RegionIds::new(states.into_iter().map(|state| state.inside))
     }
 
-    /// The ways with a node inside, and, if ways are completed, all nodes of these.
-    fn ways_with(&self, inside: &RegionIds) -> Result<(Vec<Gather>, RegionIds)> {
+    /// The ways with a node inside, which are written to `sinks` or held, and, if ways are completed, the nodes of
+    /// these that are not inside.
+    fn ways_with(
+        &self,
+        inside: &RegionIds,
+        sinks: &[Sink],
+        held: Option<&HeldBack>,
+    ) -> Result<(Vec<Gather>, RegionIds)> {
         struct State<'r> {
             inside: Cursor<'r>,
             ways: Gather,
             nodes: Gather,
             refs: Vec<i64>,
             found: Found,
+            parts: Parts,
         }
         let make = || State {
             inside: inside.cursor(),
@@ -457,22 +520,25 @@ impl Work<'_> {
             nodes: Gather::default(),
             refs: Vec::new(),
             found: Found::default(),
+            parts: Parts::default(),
         };
         // With history the nodes of all versions are noted later.
         let note_nodes = self.completes_ways() && !self.history;
         let one = self.regions.len() == 1;
         let blobs = select::blobs_of(self.plan, KindSet::WAYS, |_| !inside.is_empty());
-        let states = self
-            .job
-            .pass("ways", self.input.file(), &blobs)
-            .scan(make, |state, blob| {
+        let states = self.job.pass("ways", self.input.file(), &blobs).write_many(
+            sinks,
+            make,
+            |state, blob, outs| {
                 let State {
                     inside,
                     ways,
                     nodes,
                     refs,
                     found,
+                    parts,
                 } = state;
+                parts.begin();
                 for_each_way(blob, refs, |id, refs| {
                     found.0.clear();
                     if one {
@@ -485,24 +551,31 @@ impl Work<'_> {
                     }
                     for &region in &found.0 {
                         ways.add(region, id);
-                        if note_nodes {
-                            refs.iter().for_each(|id| nodes.add(region, *id));
+                        parts.add(region);
+                    }
+                    if note_nodes && !found.0.is_empty() {
+                        for id in refs {
+                            inside.others(*id, &found.0, |region| nodes.add(region, *id));
                         }
                     }
+                    parts.next();
                     Ok(())
-                })
-            })?;
+                })?;
+                put(parts, blob, outs, held)
+            },
+        )?;
         let (nodes, ways): (Vec<_>, Vec<_>) = states.into_iter().map(|s| (s.nodes, s.ways)).unzip();
         Ok((nodes, RegionIds::new(ways)?))
     }
 
     /// The relations that belong to the extracts; of those that are completed the nodes and the ways. The
-    /// `surrounding` ones belong to region 0 and are completed.
+    /// `surrounding` ones belong to region 0 and are completed. All but parents of relations are written to `sinks`.
     fn relations_with(
         &self,
         inside: &RegionIds,
         ways: &RegionIds,
         surrounding: &HashSet<i64>,
+        sinks: &[Sink],
     ) -> Result<(RegionIds, Vec<Gather>, Vec<Gather>)> {
         struct State<'r> {
             inside: Cursor<'r>,
@@ -513,6 +586,7 @@ impl Work<'_> {
             /// Regions of the relation, and how many of its members are in each.
             found: Vec<(u32, usize)>,
             parents: Vec<(i64, i64)>,
+            parts: Parts,
         }
         let make = || State {
             inside: inside.cursor(),
@@ -522,14 +596,16 @@ impl Work<'_> {
             member_ways: Gather::default(),
             found: Vec::new(),
             parents: Vec::new(),
+            parts: Parts::default(),
         };
         let wanted = *self.strategy != Strategy::CompleteWays { relations: false };
         let any = !inside.is_empty() || !ways.is_empty() || !surrounding.is_empty();
         let blobs = select::blobs_of(self.plan, KindSet::RELATIONS, |_| wanted && any);
-        let states = self
-            .job
-            .pass("relations", self.input.file(), &blobs)
-            .scan(make, |state, blob| {
+        let states = self.job.pass("relations", self.input.file(), &blobs).write_many(
+            sinks,
+            make,
+            |state, blob, outs| {
+                state.parts.begin();
                 for element in blob.block()?.elements() {
                     let Element::Relation(relation) = element? else {
                         continue;
@@ -554,7 +630,9 @@ impl Work<'_> {
                     }
                     for &(region, _) in &state.found {
                         state.relations.add(region, relation.id());
+                        state.parts.add(region);
                     }
+                    state.parts.next();
                     if state.found.is_empty() {
                         continue;
                     }
@@ -581,8 +659,9 @@ impl Work<'_> {
                         }
                     }
                 }
-                Ok(())
-            })?;
+                put(&mut state.parts, blob, outs, None)
+            },
+        )?;
         let (mut relations, mut nodes, mut ways, mut parents) = (vec![], vec![], vec![], vec![]);
         for state in states {
             relations.push(state.relations);
@@ -597,34 +676,110 @@ impl Work<'_> {
         Ok((relations, nodes, ways))
     }
 
-    /// All nodes of these ways, of every version of them.
-    fn nodes_of(&self, ways: &RegionIds) -> Result<Vec<Gather>> {
-        if ways.is_empty() {
+    /// All nodes of the ways in `more`, of every version of them. What is held of blobs with these is completed.
+    fn nodes_of(
+        &self,
+        (known, more): (&RegionIds, &RegionIds),
+        sinks: &[Sink],
+        held: &HeldBack,
+    ) -> Result<Vec<Gather>> {
+        if more.is_empty() {
             return Ok(Vec::new());
         }
         let blobs = select::blobs_of(self.plan, KindSet::WAYS, |record| {
-            record.kinds.single().is_none() || ways.may_touch(record)
+            record.kinds.single().is_none() || more.may_touch(record)
         });
-        let states = self.job.pass("member ways", self.input.file(), &blobs).scan(
-            || (ways.cursor(), Gather::default(), Vec::new()),
-            |(ways, nodes, refs), blob| {
-                for_each_way(blob, refs, |id, refs| {
-                    ways.each(id, |region| refs.iter().for_each(|id| nodes.add(region, *id)));
-                    Ok(())
-                })
-            },
-        )?;
-        Ok(states.into_iter().map(|(_, nodes, _)| nodes).collect())
+        let make = || {
+            let parts = Parts::default();
+            (
+                known.cursor(),
+                more.cursor(),
+                Gather::default(),
+                Vec::new(),
+                parts,
+            )
+        };
+        let states = self
+            .job
+            .pass("member ways", self.input.file(), &blobs)
+            .write_many(sinks, make, |(known, more, nodes, refs, parts), blob, outs| {
+                parts.begin();
+                for group in blob.block()?.groups() {
+                    let mut items = group.items();
+                    while let Some((item, message)) = items.try_next_raw()? {
+                        if item != RawItem::Way {
+                            continue;
+                        }
+                        refs.clear();
+                        items.parse_ids(item, message, refs)?;
+                        let Some(&id) = refs.first() else { continue };
+                        known.each(id, |region| parts.add(region));
+                        more.each(id, |region| parts.add_more(region));
+                        parts.next();
+                        if more.any(id)
+                            && let Item::Way(way) = items.parse(item, message)?
+                        {
+                            refs.clear();
+                            way.refs().column().decode_deltas_into(refs)?;
+                            more.each(id, |region| refs.iter().for_each(|id| nodes.add(region, *id)));
+                        }
+                    }
+                }
+                if outs.is_empty() {
+                    return Ok(());
+                }
+                let before = held.blobs.take(blob.entry().number).unwrap_or_default();
+                parts.rewrite(blob, outs, before, &held.store)?;
+                held.blobs.hold(blob, outs, &held.store)
+            })?;
+        Ok(states.into_iter().map(|(_, _, nodes, ..)| nodes).collect())
     }
 
-    /// Writes what was chosen.
-    fn write(&self, chosen: &Chosen, sinks: &[Sink], writer: ElementWriter) -> Result<()> {
-        let blobs = select::blobs_of(self.plan, KindSet::ALL, |record| chosen.may_touch(record));
-        let make = || Writing::new(Kind::ALL.map(|kind| chosen.of(kind).cursor()), writer);
+    /// Writes what was chosen, from what is held where that is all.
+    fn write(&self, chosen: &Chosen, held: &HeldBack, sinks: &[Sink]) -> Result<()> {
+        let is_to_be_read = |blob: &BlobEntry| {
+            blob.index
+                .is_none_or(|record| chosen.is_to_be_read(&record, self.orderly))
+        };
+        let mut blobs = self.plan.blobs.clone();
+        blobs.retain(|blob| held.blobs.has(blob.number) || is_to_be_read(blob));
+        let make = || {
+            let cursors = Kind::ALL.map(|kind| chosen.of(kind).map(RegionIds::cursor));
+            Writing::new(cursors)
+        };
         self.job
             .pass("write", self.input.file(), &blobs)
-            .write_many(sinks, make, |state, blob, outs| state.blob(blob, outs))?;
+            .write_many(sinks, make, |state, blob, outs| {
+                let store = &held.store;
+                match held.blobs.take(blob.entry().number) {
+                    Some(all) if !is_to_be_read(blob.entry()) => outs.restore(all, store),
+                    some => state.blob(blob, outs, some.map(|held| (held, store))),
+                }
+            })?;
         Ok(())
+    }
+}
+
+/// What passes have found and not written yet.
+struct HeldBack {
+    store: HoldStore,
+    blobs: HeldBlobs,
+}
+
+/// Writes the noted elements of a blob if there are outputs; holds them if that is asked for.
+fn put(
+    parts: &mut Parts,
+    blob: &mut Blob,
+    outs: &mut TaskOutputs<'_>,
+    held: Option<&HeldBack>,
+) -> KernelResult {
+    if outs.is_empty() {
+        return Ok(());
+    }
+    parts.write(blob, outs)?;
+    match held {
+        Some(held) => held.blobs.hold(blob, outs, &held.store),
+        None => Ok(()),
     }
 }
 

@@ -23,6 +23,7 @@ use std::collections::HashSet;
 
 use osmill_engine::{Error, KernelResult, Result};
 use osmill_model::{Kind, KindSet, Tag};
+use osmill_pbf::wire::Varints;
 use osmill_pbf::{Block, Element};
 use regex::bytes::Regex;
 
@@ -53,6 +54,11 @@ impl Pattern {
             (None, Some(prefix)) => Pattern::Prefix(bytes(prefix)),
             (Some(part), _) => Pattern::Part(bytes(part.strip_suffix('*').unwrap_or(part))),
         }
+    }
+
+    /// Whether it is worth asking of every string of a block.
+    fn is_cheap(&self) -> bool {
+        matches!(self, Pattern::Equal(_) | Pattern::OneOf(_) | Pattern::Prefix(_))
     }
 
     fn matches(&self, text: &[u8]) -> bool {
@@ -251,8 +257,11 @@ pub struct BlockMatcher<'f> {
     patterns: Vec<&'f Pattern>,
     /// For each string of the block whether it can be a key.
     keys: Vec<bool>,
+    /// Values that some expression asks for where all its keys are there.
+    values: Vec<&'f Pattern>,
     /// For each expression which of its terms some tag of the element has fulfilled.
     fulfilled: Vec<u64>,
+    needs_no_tag: bool,
 }
 
 impl<'f> BlockMatcher<'f> {
@@ -274,17 +283,23 @@ impl<'f> BlockMatcher<'f> {
             words,
             patterns,
             keys: Vec::new(),
+            values: Vec::new(),
             fulfilled: Vec::new(),
+            needs_no_tag: filter.needs_no_tag(),
         }
     }
+
+    /// Words, or expressions, up to which every string is compared with each of them.
+    const FEW: usize = 6;
 
     /// Turns to a block; whether any of its elements can match. O(strings).
     pub fn begin(&mut self, block: &Block) -> KernelResult<bool> {
         let count = block.string_count()?;
-        let mut any = self.filter.needs_no_tag();
+        let mut any = self.needs_no_tag;
         self.keys.clear();
         // A few words are compared faster than hashed.
-        let few: Option<Vec<&[u8]>> = (self.words.len() <= 6).then(|| self.words.iter().copied().collect());
+        let few: Option<Vec<&[u8]>> =
+            (self.words.len() <= Self::FEW).then(|| self.words.iter().copied().collect());
         for index in 0..count as u64 {
             let text = block.string(index).map_err(osmill_pbf::BlockError::from)?;
             let word = match &few {
@@ -295,7 +310,50 @@ impl<'f> BlockMatcher<'f> {
             self.keys.push(key);
             any |= key;
         }
-        Ok(any)
+        Ok(any && self.has_values(block, count)?)
+    }
+
+    /// Whether some expression finds all the values that it asks for among the strings of the block.
+    fn has_values(&mut self, block: &Block, count: usize) -> KernelResult<bool> {
+        if self.filter.expressions.len() > Self::FEW {
+            return Ok(true);
+        }
+        for expression in &self.filter.expressions {
+            let asked = expression
+                .terms
+                .iter()
+                .filter(|term| !term.absent && !term.differs);
+            self.values.clear();
+            self.values
+                .extend(asked.map(|term| &term.value).filter(|value| value.is_cheap()));
+            for index in 0..count as u64 {
+                if self.values.is_empty() {
+                    break;
+                }
+                let text = block.string(index).map_err(osmill_pbf::BlockError::from)?;
+                self.values.retain(|value| !value.matches(text));
+            }
+            if self.values.is_empty() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether an element with these keys can match. Unreadable ones can, so that they are looked at.
+    #[inline]
+    pub fn may_match_keys(&self, keys: Varints<'_>) -> bool {
+        if self.needs_no_tag {
+            return true;
+        }
+        let mut keys = keys;
+        loop {
+            match keys.try_next() {
+                Ok(None) => return false,
+                Ok(Some(key)) if self.keys.get(key as usize) == Some(&false) => {}
+                _ => return true,
+            }
+        }
     }
 
     /// Whether an element of the block matches, given its kind, its tags as pairs of string numbers, and a

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use osmill_engine::{Blob, BlobEntry, Error, IdSets, Input, Job, Plan, Result};
 use osmill_model::{ElementId, Kind, KindSet};
-use osmill_pbf::{Element, IndexRecord};
+use osmill_pbf::{DensePicker, Element, IndexRecord};
 use serde::Serialize;
 
 use crate::select::{self, ByIdOnly, Fate, Target, Wanted};
@@ -49,7 +49,7 @@ pub fn getid(job: &Job, input: &Path, options: &Options, target: &Target) -> Res
             "what the removed elements refer to cannot be added; leave out -r and -t".into(),
         ));
     }
-    let input = crate::open(job, input)?;
+    let input = job.open(input)?;
     let mut plan = input.plan(job.options().threads)?;
     let wanted = Wanted::default();
     ids.iter().for_each(|id| {
@@ -76,16 +76,16 @@ pub fn getid(job: &Job, input: &Path, options: &Options, target: &Target) -> Res
         true => bisect(&input, &plan, requested)?,
         false => select::blobs_of(&plan, KindSet::ALL, |record| options.invert || touches(record)),
     };
-    let (writer, found) = (target.writer(), IdSets::new());
+    let found = IdSets::new();
     let sink = target.open(plan.header.clone())?;
     job.pass("write", input.file(), &blobs).write(
         &sink,
-        <(Vec<Fate>, Vec<i64>)>::default,
-        |(fates, scratch), blob, out| {
+        <(Vec<Fate>, Vec<i64>, DensePicker)>::default,
+        |(fates, scratch, picker), blob, out| {
             let record = blob.record()?;
             if !touches(&record) {
                 return match options.invert {
-                    true => writer.copy_whole(blob, out),
+                    true => out.copy(blob),
                     false => Ok(()),
                 };
             }
@@ -102,7 +102,7 @@ pub fn getid(job: &Job, input: &Path, options: &Options, target: &Target) -> Res
                     _ => Fate::Drop,
                 }
             })?;
-            writer.write(blob, out, fates)
+            select::write_fates(blob, out, fates, picker)
         },
     )?;
     let mut report = Report {

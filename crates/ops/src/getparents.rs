@@ -8,7 +8,7 @@ use std::path::Path;
 
 use osmill_engine::{Job, Result};
 use osmill_model::{ElementId, Kind, KindSet};
-use osmill_pbf::Item;
+use osmill_pbf::{DensePicker, Item};
 
 use crate::select::{self, Fate, Target, Wanted};
 
@@ -23,7 +23,7 @@ pub struct Options {
 
 /// Writes the elements of `input` that refer to one of the ids; see the module's documentation.
 pub fn getparents(job: &Job, input: &Path, options: &Options, target: &Target) -> Result<()> {
-    let input = crate::open(job, input)?;
+    let input = job.open(input)?;
     let plan = input.plan(job.options().threads)?;
     let wanted = Wanted::default();
     options.ids.iter().for_each(|id| {
@@ -41,11 +41,11 @@ pub fn getparents(job: &Job, input: &Path, options: &Options, target: &Target) -
     let blobs = select::blobs_of(&plan, KindSet::ALL, |record| {
         record.kinds.intersects(parents) || options.add_self && wanted.may_touch(record)
     });
-    let (sink, writer) = (target.open(plan.header.clone())?, target.writer());
+    let sink = target.open(plan.header.clone())?;
     job.pass("write", input.file(), &blobs).write(
         &sink,
-        <(Vec<Fate>, Vec<i64>)>::default,
-        |(fates, ids), blob, out| {
+        <(Vec<Fate>, Vec<i64>, DensePicker)>::default,
+        |(fates, ids, picker), blob, out| {
             fates.clear();
             for group in blob.block()?.groups() {
                 let mut items = group.items();
@@ -79,7 +79,7 @@ pub fn getparents(job: &Job, input: &Path, options: &Options, target: &Target) -
                     fates.push(if keep { Fate::Keep } else { Fate::Drop });
                 }
             }
-            writer.write(blob, out, fates)
+            select::write_fates(blob, out, fates, picker)
         },
     )?;
     job.objects_out(sink.counts());

@@ -69,7 +69,7 @@ pub fn read_ids(path: &Path, default: Kind) -> Result<Vec<ElementId>> {
 
 /// The ids of all elements of a PBF file.
 pub fn ids_of_file(job: &Job, path: &Path) -> Result<Vec<ElementId>> {
-    let input = crate::open(job, path)?;
+    let input = job.open(path)?;
     let plan = input.plan(job.options().threads)?;
     let states = job
         .pass("ids", input.file(), &plan.blobs)

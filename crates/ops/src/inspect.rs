@@ -9,9 +9,11 @@ mod show;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use osmill_engine::{Blob, Counts, Error, Fault, Input, Job, KernelResult, Plan, Result};
+use osmill_engine::{
+    Blob, Counts, Error, Fault, Input, Job, KernelResult, Plan, Result, Syntax, TextCompression, TextFormat,
+};
 use osmill_model::{BoundingBox, ElementId, Kind, KindSet, Timestamp};
-use osmill_pbf::wire::{Fields, Value as FieldValue, Varints};
+use osmill_pbf::wire::{Fields, Value as FieldValue, Varints, count_checked};
 use osmill_pbf::{
     Block, BlockError, BlockErrorKind, Element, Facts, FileHeader, HeaderBox, IndexBuilder, IndexRecord,
     Items, RawItem, RawMetadata,
@@ -34,6 +36,8 @@ pub struct Inspection {
     pub name: String,
     /// Its size in bytes.
     pub size: u64,
+    /// The format, if it is text. Then the plan is that of a copy as PBF.
+    pub text: Option<TextFormat>,
     /// The blobs and the file header.
     pub plan: Plan,
     /// What all blobs hold together, if all have index records.
@@ -59,16 +63,40 @@ pub struct IndexTotals {
 
 /// Opens a file and sums up what its headers say.
 pub fn inspect(job: &Job, path: &Path) -> Result<(Input, Inspection)> {
-    let input = crate::open(job, path)?;
+    let input = job.open(path)?;
     let plan = input.plan(job.options().threads)?;
     let index = totals(&plan);
     let inspection = Inspection {
         name: path.display().to_string(),
-        size: input.file().size(),
+        size: input.size(),
+        text: input.text_format(),
         plan,
         index,
     };
     Ok((input, inspection))
+}
+
+/// What the beginning of a text file says, without reading more; `None` for PBF files and for what comes through
+/// a pipe.
+pub fn head(job: &Job, path: &Path) -> Result<Option<Inspection>> {
+    let Some(size) = path.metadata().ok().filter(std::fs::Metadata::is_file) else {
+        return Ok(None);
+    };
+    let Some(stream) = job.stream(path)? else {
+        return Ok(None);
+    };
+    Ok(Some(Inspection {
+        name: path.display().to_string(),
+        size: size.len(),
+        text: stream.text_format(),
+        plan: Plan {
+            header: stream.header().clone(),
+            header_count: 1,
+            blobs: Vec::new(),
+            other_blobs: 0,
+        },
+        index: None,
+    }))
 }
 
 fn totals(plan: &Plan) -> Option<IndexTotals> {
@@ -299,31 +327,30 @@ impl Extended {
         kind: Kind,
         message: &[u8],
     ) -> Result<Facts, Fault> {
-        // By field: keys, values, references or roles, members or latitudes, member types or longitudes.
-        let mut counts = [0usize; 11];
-        let mut largest = [0u64; 11];
+        // How many numbers a column has, and the largest.
+        let (mut keys, mut values) = ((0, 0), (0, 0));
+        // References or roles; members or latitudes; member types or longitudes.
+        let (mut eights, mut nines, mut tens) = ((0, 0), (0, 0), (0, 0));
         let (mut id, mut info) = (None, None);
         let mut fields = Fields::new(message);
         while let Some((number, value)) = fields.try_next()? {
             match (number, value) {
                 (1, value) => id = Some(value.varint()? as i64),
+                (2, value) => keys = count_more(keys, value)?,
+                (3, value) => values = count_more(values, value)?,
                 (4, value) => info = Some(value.bytes()?),
-                (2 | 3 | 8 | 9 | 10, value) => {
-                    let (count, largest) = (&mut counts[number as usize], &mut largest[number as usize]);
-                    let mut note = |value: u64| {
-                        *count += 1;
-                        *largest = value.max(*largest);
-                    };
-                    match value {
-                        FieldValue::Bytes(column) => Varints::packed(column).for_each(note)?,
-                        value => note(value.varint()?),
-                    }
-                }
+                // References tell nothing that has to be known; roles are numbers of strings.
+                (8, FieldValue::Bytes(column)) if kind == Kind::Way => eights.0 += count_checked(column)?,
+                (8, value) => eights = count_more(eights, value)?,
+                (9, value) => nines = count_more(nines, value)?,
+                (10, value) => tens = count_more(tens, value)?,
                 _ => {}
             }
         }
         let element = ElementId::new(kind, id.ok_or(BlockErrorKind::NoId).map_err(BlockError::from)?);
-        let [_, _, keys, values, .., eights, nines, tens] = counts;
+        let largest_string = keys.1.max(values.1);
+        let ((keys, _), (values, _)) = (keys, values);
+        let ((eights, largest_role), (nines, _), (tens, largest_type)) = (eights, nines, tens);
         let same_length = |column, expected, found| match found == expected {
             true => Ok(()),
             false => Err(BlockErrorKind::Lengths {
@@ -334,7 +361,7 @@ impl Extended {
             .of(element)),
         };
         same_length("vals", keys, values)?;
-        self.note_string(largest[2].max(largest[3]));
+        self.note_string(largest_string);
         self.add_tags_of(kind, keys as u64);
         let mut facts = Facts {
             id: element.id,
@@ -356,10 +383,10 @@ impl Extended {
         } else {
             same_length("types", nines, tens)?;
             same_length("roles_sid", nines, eights)?;
-            if largest[10] > 2 {
-                return Err(BlockErrorKind::MemberType(largest[10]).of(element).into());
+            if largest_type > 2 {
+                return Err(BlockErrorKind::MemberType(largest_type).of(element).into());
             }
-            self.note_string(largest[8]);
+            self.note_string(largest_role);
             facts.refs = nines as u64;
             self.members += facts.refs;
             note_largest(&mut self.largest[1], facts.refs, element.id);
@@ -380,17 +407,16 @@ impl Extended {
 
     fn add_dense_tags(&mut self, column: Varints<'_>) -> KernelResult {
         // Zeros end the tags of a node where a key stands; values may be the empty string's zero, too.
-        let (mut tagged, mut words, mut before) = (0, 0u64, 0u64);
-        let mut largest = 0;
-        column.for_each(|sid| {
-            largest = largest.max(sid);
-            if sid == 0 && (words - before) % 2 == 0 {
-                tagged += u64::from(words > before);
-                before = words;
-            } else {
-                words += 1;
-            }
-        })?;
+        let (tagged, words, before, largest) = column.fold(
+            [0u64; 4].into(),
+            |(tagged, words, before, largest): (u64, u64, u64, u64), sid| {
+                if sid == 0 && (words - before) % 2 == 0 {
+                    (tagged + u64::from(words > before), words, words, largest)
+                } else {
+                    (tagged, words + 1, before, sid.max(largest))
+                }
+            },
+        )?;
         self.note_string(largest);
         if (words - before) % 2 != 0 {
             let column = BlockErrorKind::Lengths {
@@ -406,56 +432,58 @@ impl Extended {
     }
 
     fn add_dense_info(&mut self, block: &Block, info: osmill_pbf::DenseInfo<'_>) -> KernelResult {
-        let [mut versions, mut times, mut deleted] = [0u64; 3];
-        let mut range = Extremes::default();
-        info.versions.for_each(|version| {
-            versions += u64::from(version as i64 > 0);
-            range.note(version as i64);
-        })?;
+        let (versions, range) = info
+            .versions
+            .fold((0, Range::default()), |(known, range), version| {
+                (known + u64::from(version as i64 > 0), range.with(version as i64))
+            })?;
         range.check("version", -1, i32::MAX.into())?;
-        let (mut first, mut last) = (i64::MAX, i64::MIN);
-        info.timestamps.column().for_each_sum(|time| {
-            if time != 0 {
-                times += 1;
-                (first, last) = (first.min(time), last.max(time));
-            }
-        })?;
+        let (times, range) =
+            info.timestamps
+                .column()
+                .fold_sums((0, Range::default()), |(known, range), time| match time {
+                    0 => (known, range),
+                    time => (known + 1, range.with(time)),
+                })?;
         if times > 0 {
             // The granularity of dates is positive, so the order stays.
-            self.note_time(block.timestamp(first)?);
-            self.note_time(block.timestamp(last)?);
+            self.note_time(block.timestamp(range.least)?);
+            self.note_time(block.timestamp(range.most)?);
         }
         const U32: i64 = u32::MAX as i64;
         for (slot, column, name, least, most) in [
             (2, info.changesets, "changeset", -1, U32),
             (3, info.uids, "uid", i32::MIN.into(), i32::MAX.into()),
         ] {
-            let (mut present, mut range) = (0u64, Extremes::default());
-            column.column().for_each_sum(|value| {
-                present += u64::from(value > 0);
-                range.note(value);
-            })?;
+            let (known, range) = column
+                .column()
+                .fold_sums((0, Range::default()), |(known, range), value| {
+                    (known + u64::from(value > 0), range.with(value))
+                })?;
             range.check(name, least, most)?;
-            self.metadata[slot] += present;
+            self.metadata[slot] += known;
         }
-        // Neighbours often have the same user.
-        let (mut named, mut range) = (0u64, Extremes::default());
-        let (mut last, mut last_named) = (0, false);
-        info.user_sids.column().for_each_sum(|sid| {
-            if sid != last {
-                range.note(sid);
-                (last, last_named) = (sid, is_named(block, sid as u64));
-            }
-            named += u64::from(last_named);
-        })?;
+        let (mut named, range) = info
+            .user_sids
+            .column()
+            .fold_sums((0, Range::default()), |(named, range), sid| {
+                (named + u64::from(sid > 0), range.with(sid))
+            })?;
+        // Empty names are none, and rare: number 0 is the empty string.
+        if (1..block.string_count()? as u64).any(|sid| !is_named(block, sid)) {
+            named = info
+                .user_sids
+                .column()
+                .fold_sums(0, |named, sid| named + u64::from(is_named(block, sid as u64)))?;
+        }
         range.check("user_sid", 0, U32)?;
         self.note_string(range.most.max(0) as u64);
         self.metadata[4] += named;
-        info.visibles
-            .for_each(|visible| deleted += u64::from(visible == 0))?;
+        self.deleted += info
+            .visibles
+            .fold(0, |deleted, visible| deleted + u64::from(visible == 0))?;
         self.metadata[0] += versions;
         self.metadata[1] += times;
-        self.deleted += deleted;
         Ok(())
     }
 
@@ -529,31 +557,44 @@ impl Extended {
     }
 }
 
+/// Counts the numbers of a column and finds the largest, on top of `before`.
+#[inline(always)]
+fn count_more(before: (usize, u64), value: FieldValue<'_>) -> KernelResult<(usize, u64)> {
+    let note = |(count, largest): (usize, u64), value: u64| (count + 1, value.max(largest));
+    Ok(match value {
+        FieldValue::Bytes(column) => Varints::packed(column).fold(before, note)?,
+        value => note(before, value.varint()?),
+    })
+}
+
 /// Whether this string is there and not empty: files without user names often have empty ones.
 fn is_named(block: &Block, user_sid: u64) -> bool {
     user_sid > 0 && block.string(user_sid).is_ok_and(|user| !user.is_empty())
 }
 
 /// The smallest and the largest number of a column.
-struct Extremes {
+#[derive(Debug, Clone, Copy)]
+struct Range {
     least: i64,
     most: i64,
 }
 
-impl Default for Extremes {
+impl Default for Range {
     fn default() -> Self {
-        Extremes {
+        Range {
             least: i64::MAX,
             most: i64::MIN,
         }
     }
 }
 
-impl Extremes {
-    #[inline]
-    fn note(&mut self, value: i64) {
-        self.least = self.least.min(value);
-        self.most = self.most.max(value);
+impl Range {
+    #[inline(always)]
+    fn with(self, value: i64) -> Range {
+        Range {
+            least: value.min(self.least),
+            most: value.max(self.most),
+        }
     }
 
     /// Refuses numbers outside `least..=most`.
@@ -643,22 +684,40 @@ impl Inspection {
                 .or_default() += 1;
         }
         let indexed = self.plan.blobs.iter().filter(|blob| blob.index.is_some()).count();
+        let (format, compression) = match self.text {
+            None => ("PBF", "none"),
+            Some(text) => (
+                match text.syntax {
+                    Syntax::Pbf => "PBF",
+                    Syntax::Xml => "XML",
+                    Syntax::Opl => "OPL",
+                    Syntax::O5m => "O5M",
+                },
+                match text.compression {
+                    TextCompression::None => "none",
+                    TextCompression::Gzip => "gzip",
+                    TextCompression::Bzip2 => "bzip2",
+                },
+            ),
+        };
         let mut value = json!({
             "file": {
                 "name": self.name,
-                "format": "PBF",
-                "compression": "none",
+                "format": format,
+                "compression": compression,
                 "size": self.size,
             },
             "header": header_value(&self.plan.header),
-            "blobs": {
+        });
+        if self.text.is_none() {
+            value["blobs"] = json!({
                 "count": self.plan.blobs.len(),
                 "indexed": indexed,
                 "headers": self.plan.header_count,
                 "unknown": self.plan.other_blobs,
                 "codecs": codecs,
-            },
-        });
+            });
+        }
         if let Some(extended) = extended {
             value["data"] = extended.to_json();
             value["metadata"] = extended.metadata_json();

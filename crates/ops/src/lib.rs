@@ -30,21 +30,3 @@ pub mod select;
 mod split;
 pub mod tags;
 pub mod tags_filter;
-
-use std::path::Path;
-
-use osmill_engine::{Input, Job, Result};
-
-/// Opens an input with the job's settings; `-` is copied to scratch.
-fn open(job: &Job, path: &Path) -> Result<Input> {
-    let options = job.options();
-    let input = Input::open(path, options.direct_io, &options.scratch)?;
-    if input.is_spooled() {
-        job.warn(format!(
-            "standard input was copied to a temporary file in {} ({} bytes), since it is read more than once",
-            options.scratch.display(),
-            input.file().size()
-        ));
-    }
-    Ok(input)
-}

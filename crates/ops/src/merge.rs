@@ -23,7 +23,7 @@ use osmill_engine::{
     TaskOutput,
 };
 use osmill_model::{ElementId, Kind, id_order};
-use osmill_pbf::{Block, Elements, Item, MetadataFields, NodeArrays};
+use osmill_pbf::{Block, Elements, Item, MessageArrays, NodeArrays};
 
 use crate::cat::Options;
 use crate::order::Order;
@@ -92,7 +92,6 @@ pub(crate) fn merge(
     inputs: &[Input],
     mut plans: Vec<Plan>,
     options: &Options,
-    metadata: MetadataFields,
     sink: impl Fn() -> Result<Sink>,
 ) -> Result<Sink> {
     let files: Vec<Arc<ReadFile>> = inputs.iter().map(|input| input.file().clone()).collect();
@@ -107,7 +106,6 @@ pub(crate) fn merge(
         let merger = Merger {
             files: files.clone(),
             options,
-            metadata,
             history,
             wrong_ends: AtomicBool::new(false),
         };
@@ -278,7 +276,6 @@ fn cut_run(run: &[Source], tasks: &mut Vec<Task>) {
 struct Merger<'a> {
     files: Vec<Arc<ReadFile>>,
     options: &'a Options,
-    metadata: MetadataFields,
     history: bool,
     /// Whether a blob ends behind where it was taken to end.
     wrong_ends: AtomicBool,
@@ -382,11 +379,10 @@ impl Merger<'_> {
                 self.wrong_ends.store(true, Relaxed);
                 return Ok(true);
             }
-            let cleans = record.has_metadata && self.metadata != MetadataFields::ALL;
-            if cleans || self.options.recompress || !self.options.kinds.is_superset(record.kinds) {
+            if !self.options.kinds.is_superset(record.kinds) {
                 return Ok(!self.options.kinds.intersects(record.kinds));
             }
-            out.copy_message(blob.message()?, &record)?;
+            out.copy(blob)?;
             Ok(true)
         };
         copy(blob).map_err(|fault| blob.locate(fault))
@@ -418,44 +414,59 @@ fn are_equal(readers: &mut [Blob]) -> Result<bool> {
 struct List {
     /// Kind and [`id_order`] of the elements.
     keys: Vec<(Kind, u64)>,
+    form: Form,
+    nodes: NodeArrays,
+    messages: MessageArrays,
+    /// Versions and times where the block is of neither form.
     versions: Vec<i64>,
     times: Vec<i64>,
     last: Option<ElementId>,
-    /// The nodes, if the block has nothing else and they are simple; otherwise the elements are found by number.
-    columns: NodeArrays,
-    is_columns: bool,
+}
+
+/// How the elements of a block are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Form {
+    /// One by one.
+    #[default]
+    Mixed,
+    /// It is one DenseNodes message of the plain case.
+    Nodes,
+    /// All are ways, or all are relations.
+    Messages(Kind),
 }
 
 impl List {
     fn read(&mut self, block: &Block, source: &Source) -> KernelResult {
-        let List {
-            keys,
-            versions,
-            times,
-            ..
-        } = self;
+        let List { keys, .. } = self;
         keys.clear();
-        versions.clear();
-        times.clear();
-        self.is_columns = false;
-        if let Some(dense) = only_dense(block)? {
-            self.is_columns = self.columns.read(block, &dense)?;
-        }
-        if self.is_columns {
-            keys.extend(self.columns.ids.iter().map(|id| (Kind::Node, id_order(*id))));
-            self.last = self.columns.ids.last().map(|id| ElementId::new(Kind::Node, *id));
-        } else {
-            self.last = None;
-            for element in block.elements() {
-                let element = element?;
-                let metadata = element.raw_metadata()?;
-                keys.push((element.kind(), id_order(element.id())));
-                versions.push(metadata.version.unwrap_or(0).into());
-                times.push(metadata.timestamp.map_or(i64::MIN, |time| time.0));
-                self.last = Some(element.element_id());
+        self.versions.clear();
+        self.times.clear();
+        self.form = match only_dense(block)? {
+            Some(dense) if self.nodes.read(block, &dense)? => Form::Nodes,
+            Some(_) => Form::Mixed,
+            None => self.messages.read(block)?.map_or(Form::Mixed, Form::Messages),
+        };
+        let mut take = |kind: Kind, ids: &[i64]| {
+            keys.extend(ids.iter().map(|id| (kind, id_order(*id))));
+            ids.last().map(|id| ElementId::new(kind, *id))
+        };
+        match self.form {
+            Form::Nodes => self.last = take(Kind::Node, &self.nodes.ids),
+            Form::Messages(kind) => self.last = take(kind, &self.messages.ids),
+            Form::Mixed => {
+                self.last = None;
+                for element in block.elements() {
+                    let element = element?;
+                    let metadata = element.raw_metadata()?;
+                    keys.push((element.kind(), id_order(element.id())));
+                    self.versions.push(metadata.version.unwrap_or(0).into());
+                    self.times
+                        .push(metadata.timestamp.map_or(i64::MIN, |time| time.0));
+                    self.last = Some(element.element_id());
+                }
             }
         }
-        if !keys.is_sorted() {
+        if !self.keys.is_sorted() {
             let order = Order::of(block, source.entry.number, false)?;
             if let Some(offence) = order.first_descent {
                 let (previous, element) = (offence.previous, offence.element);
@@ -476,15 +487,21 @@ impl List {
         }
     }
 
+    /// Versions and times of all elements, each empty where none has it.
+    fn ages(&self) -> (&[i64], &[i64]) {
+        match self.form {
+            Form::Nodes => (&self.nodes.versions, &self.nodes.timestamps),
+            Form::Messages(_) => (&self.messages.versions, &self.messages.timestamps),
+            Form::Mixed => (&self.versions, &self.times),
+        }
+    }
+
     /// Version and time of an element, by which the newest is chosen.
     fn age(&self, at: usize) -> (i64, i64) {
-        let (versions, times, none) = match self.is_columns {
-            true => (&self.columns.versions, &self.columns.timestamps, i64::MIN),
-            false => (&self.versions, &self.times, i64::MIN),
-        };
+        let (versions, times) = self.ages();
         (
             versions.get(at).copied().unwrap_or(0),
-            times.get(at).copied().unwrap_or(none),
+            times.get(at).copied().unwrap_or(i64::MIN),
         )
     }
 
@@ -563,6 +580,19 @@ impl Shard<'_> {
         let mut run = Run { list: 0, range: 0..0 };
         let mut same: Vec<(usize, usize)> = Vec::new();
         loop {
+            if let ([one, other], false) = (&mut cursors[..], self.merger.history) {
+                let (list, run_of_one, run_of_other) = self.easy_run(one, other);
+                let taken = if list == one.lists.start { &one } else { &other };
+                let start = taken.range.start;
+                let len = if list == one.lists.start {
+                    run_of_one
+                } else {
+                    run_of_other
+                };
+                self.add(&mut run, list, start..start + len, out)?;
+                one.range.start += run_of_one;
+                other.range.start += run_of_other;
+            }
             let heads = cursors.iter().filter_map(|cursor| self.key(cursor));
             let Some(key) = heads.min() else { break };
             same.clear();
@@ -581,7 +611,7 @@ impl Shard<'_> {
                 });
                 same.dedup_by_key(|(list, at)| self.lists[*list].age(*at).0);
                 for &(list, at) in &same {
-                    self.add(&mut run, list, at, out)?;
+                    self.add(&mut run, list, at..at + 1, out)?;
                 }
             } else if let [first, others @ ..] = &same[..] {
                 let mut best = *first;
@@ -590,22 +620,64 @@ impl Shard<'_> {
                         best = *other;
                     }
                 }
-                self.add(&mut run, best.0, best.1, out)?;
+                self.add(&mut run, best.0, best.1..best.1 + 1, out)?;
             }
         }
         self.flush(&run, out)
     }
 
-    fn add(&mut self, run: &mut Run, list: usize, at: usize, out: &mut TaskOutput<'_>) -> Result<()> {
-        if run.list == list && run.range.end == at {
-            run.range.end += 1;
+    /// The elements at which two inputs stand of which one look tells the fate, as many as there are: those in
+    /// one input only, or those in both of which the first input's are no older. Gives the list that they are taken
+    /// from and how many elements of each input are dealt with.
+    ///
+    /// The last element of a blob and elements that are there several times are left to the long way.
+    fn easy_run(&self, one: &Cursor, other: &Cursor) -> (usize, usize, usize) {
+        let (a, b) = (&self.lists[one.lists.start], &self.lists[other.lists.start]);
+        let (a_keys, b_keys) = (&a.keys[one.range.clone()], &b.keys[other.range.clone()]);
+        let unique = |keys: &[(Kind, u64)], at: usize| keys.get(at + 1).is_some_and(|next| *next != keys[at]);
+        let alone = |keys: &[(Kind, u64)], before: (Kind, u64)| {
+            (0..keys.len())
+                .take_while(|at| keys[*at] < before && unique(keys, *at))
+                .count()
+        };
+        match (a_keys, b_keys) {
+            ([x, ..], [y, ..]) if x == y => {
+                let ((a_versions, a_times), (b_versions, b_times)) = (a.ages(), b.ages());
+                let (i, j) = (one.range.start, other.range.start);
+                let value = |values: &[i64], at: usize, none: i64| values.get(at).copied().unwrap_or(none);
+                let no_older = |at: usize| {
+                    let versions = (value(a_versions, i + at, 0), value(b_versions, j + at, 0));
+                    let times = || (value(a_times, i + at, i64::MIN), value(b_times, j + at, i64::MIN));
+                    versions.0 > versions.1 || versions.0 == versions.1 && times().0 >= times().1
+                };
+                let both = (0..a_keys.len().min(b_keys.len()))
+                    .take_while(|at| a_keys[*at] == b_keys[*at] && unique(a_keys, *at) && unique(b_keys, *at))
+                    .take_while(|at| no_older(*at))
+                    .count();
+                (one.lists.start, both, both)
+            }
+            ([x, ..], [y, ..]) if x < y => (one.lists.start, alone(a_keys, *y), 0),
+            ([x, ..], [_, ..]) => (other.lists.start, 0, alone(b_keys, *x)),
+            _ => (one.lists.start, 0, 0),
+        }
+    }
+
+    fn add(
+        &mut self,
+        run: &mut Run,
+        list: usize,
+        range: Range<usize>,
+        out: &mut TaskOutput<'_>,
+    ) -> Result<()> {
+        if range.is_empty() {
+            return Ok(());
+        }
+        if run.list == list && run.range.end == range.start {
+            run.range.end = range.end;
             return Ok(());
         }
         self.flush(run, out)?;
-        *run = Run {
-            list,
-            range: at..at + 1,
-        };
+        *run = Run { list, range };
         Ok(())
     }
 
@@ -621,11 +693,17 @@ impl Shard<'_> {
     fn write(&mut self, number: usize, range: Range<usize>, out: &mut TaskOutput<'_>) -> KernelResult {
         let kinds = self.merger.options.kinds;
         let list = &self.lists[number];
-        if list.is_columns {
-            if kinds.contains(Kind::Node) {
-                out.keep_nodes(self.readers[number].decoded(), &list.columns, range)?;
+        let block = self.readers[number].decoded();
+        match list.form {
+            Form::Nodes if kinds.contains(Kind::Node) => return out.keep_nodes(block, &list.nodes, range),
+            Form::Messages(kind) if kinds.contains(kind) => {
+                for at in range {
+                    out.builder(kind)?.copy_message(block, kind, &list.messages, at)?;
+                }
+                return Ok(());
             }
-            return Ok(());
+            Form::Nodes | Form::Messages(_) => return Ok(()),
+            Form::Mixed => {}
         }
         let (elements, passed) = &mut self.elements[number];
         if range.start > *passed {

@@ -78,7 +78,7 @@ impl Building {
 /// becomes the state of the store.
 pub fn build(job: &Job, input: &Path, store: &Path, overwrite: bool) -> Result<BuildReport> {
     let mut building = Building::begin(job, store, overwrite)?;
-    let input = crate::open(job, input)?;
+    let input = job.open(input)?;
     let mut plan = input.plan(job.options().threads)?;
     if plan.header.has_history() {
         return Err(Error::Usage(format!(

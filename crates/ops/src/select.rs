@@ -11,26 +11,22 @@
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::Mutex;
 
 use osmill_engine::{
-    Blob, BlobEntry, Counts, IdSets, Input, Job, KernelResult, OutputOptions, Plan, Result, Sink, TaskOutput,
-    output_header,
+    Blob, BlobEntry, Counts, Held, HoldStore, IdSets, Input, Job, KernelResult, OutputOptions, Plan, Result,
+    Sink, TaskOutput, TaskOutputs, output_header,
 };
 use osmill_model::{ElementId, Kind, KindSet};
-use osmill_pbf::{
-    Block, DensePicker, Element, FileHeader, INDEX_RECORD_SIZE, IndexRecord, Item,
-    MAX_WRITTEN_BLOB_HEADER_SIZE, MetadataFields, RawItem, SORTED,
-};
+use osmill_pbf::{Block, DensePicker, Element, FileHeader, IndexRecord, Item, RawItem, SORTED};
 
-use crate::cat::{Format, HeaderChanges};
+use crate::cat::HeaderChanges;
 
 /// Where the selected elements go.
 #[derive(Debug, Clone)]
 pub struct Target {
-    /// The file, and how it is written.
+    /// The file, its format, and how it is written.
     pub output: OutputOptions,
-    /// Its format.
-    pub format: Format,
     /// Name and version of the program for the file header.
     pub generator: String,
     /// Changes to the file header, applied last.
@@ -38,11 +34,10 @@ pub struct Target {
 }
 
 impl Target {
-    /// A target of this path with defaults: PBF, header fields of the input.
+    /// A target of this path with defaults: the format of its name, header fields of the input.
     pub fn new(path: impl Into<std::path::PathBuf>) -> Self {
         Target {
             output: OutputOptions::new(path),
-            format: Format::Pbf,
             generator: "osmill".into(),
             header: HeaderChanges::default(),
         }
@@ -50,22 +45,9 @@ impl Target {
 
     /// Opens the output for elements of a file with this header.
     pub(crate) fn open(&self, mut header: FileHeader) -> Result<Sink> {
-        match self.format {
-            Format::Opl => Sink::create(self.output.clone()),
-            Format::Pbf => {
-                header = output_header(vec![header], &self.generator);
-                self.header.apply(&mut header)?;
-                Sink::create_pbf(self.output.clone(), &header)
-            }
-        }
-    }
-
-    /// How elements are put into the output.
-    pub(crate) fn writer(&self) -> ElementWriter {
-        ElementWriter {
-            format: self.format,
-            metadata: self.output.metadata,
-        }
+        header = output_header(vec![header], &self.generator);
+        self.header.apply(&mut header)?;
+        Sink::create(self.output.clone(), &header)
     }
 }
 
@@ -74,7 +56,7 @@ impl Target {
 /// Where the records show that a file is not sorted although its header says so, the claim is dropped with a
 /// warning.
 pub(crate) fn open_planned(job: &Job, path: &Path) -> Result<(Input, Plan)> {
-    let input = crate::open(job, path)?;
+    let input = job.open(path)?;
     let mut plan = input.plan(job.options().threads)?;
     job.complete(input.file(), &mut plan)?;
     if plan.header.claims_sorted() && plan.is_sorted() == Some(false) {
@@ -93,14 +75,66 @@ pub(crate) fn blobs_of(
     kinds: KindSet,
     mut also: impl FnMut(&IndexRecord) -> bool,
 ) -> Vec<BlobEntry> {
-    plan.blobs
-        .iter()
-        .filter(|blob| {
-            blob.index
-                .is_none_or(|record| record.kinds.intersects(kinds) && also(&record))
-        })
-        .copied()
-        .collect()
+    let is_of = |blob: &&BlobEntry| {
+        blob.index
+            .is_none_or(|record| record.kinds.intersects(kinds) && also(&record))
+    };
+    plan.blobs.iter().filter(is_of).copied().collect()
+}
+
+/// Whether a completed plan shows a file that is sorted, has every element once, and one kind in each blob. There
+/// what is found out about an element where it stands is true of all the file.
+pub(crate) fn is_orderly(plan: &Plan) -> bool {
+    let mut last: Option<ElementId> = None;
+    plan.blobs.iter().all(|blob| {
+        let Some(record) = blob.index else { return false };
+        let orderly = match (record.first(), record.last()) {
+            (Some(first), Some(end)) => {
+                let follows = last.is_none_or(|last| last < first);
+                last = Some(end);
+                follows && first.kind == end.kind
+            }
+            _ => true,
+        };
+        orderly && record.sorted && record.unique
+    })
+}
+
+/// Part of the memory of a job that output which is held back may take, as a divisor.
+const HELD_SHARE: u64 = 8;
+
+/// A store for what commands hold back.
+pub(crate) fn hold_store(job: &Job) -> HoldStore {
+    HoldStore::new(job.options().memory / HELD_SHARE, &job.options().scratch)
+}
+
+/// What tasks have held back, by the numbers of their blobs.
+#[derive(Debug, Default)]
+pub(crate) struct HeldBlobs(Mutex<HashMap<u64, Held>>);
+
+impl HeldBlobs {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Held>> {
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Holds what a blob's task has put out so far. Takes the place of what was held of the blob before.
+    pub fn hold(&self, blob: &Blob, outs: &mut TaskOutputs<'_>, store: &HoldStore) -> KernelResult {
+        let held = outs.hold(store)?;
+        if !held.is_empty() {
+            self.lock().insert(blob.entry().number, held);
+        }
+        Ok(())
+    }
+
+    /// Takes what is held of a blob.
+    pub fn take(&self, number: u64) -> Option<Held> {
+        self.lock().remove(&number)
+    }
+
+    /// Whether something is held of a blob.
+    pub fn has(&self, number: u64) -> bool {
+        self.lock().contains_key(&number)
+    }
 }
 
 /// Elements of all blobs, by their records.
@@ -197,83 +231,41 @@ pub(crate) enum Fate {
     Bare,
 }
 
-/// Puts elements into an output.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ElementWriter {
-    format: Format,
-    metadata: MetadataFields,
-}
-
-impl ElementWriter {
-    /// Writes an element.
-    pub fn put(&self, element: &Element<'_>, out: &mut TaskOutput<'_>) -> KernelResult {
-        match self.format {
-            Format::Pbf => out.keep(element),
-            Format::Opl => {
-                let metadata = self.metadata.filter(element.metadata()?);
-                osmill_text::opl::write_element_as(element, &metadata, out.bytes())?;
-                let mut counts = [0; 3];
-                counts[element.kind() as usize] = 1;
-                out.count(counts.into());
-                Ok(())
-            }
-        }
+/// Writes the elements of a decoded blob that `fates`, which has one entry for each, does not drop.
+pub(crate) fn write_fates(
+    blob: &mut Blob,
+    out: &mut TaskOutput<'_>,
+    fates: &[Fate],
+    picker: &mut DensePicker,
+) -> KernelResult {
+    let Some(last) = fates.iter().rposition(|fate| *fate != Fate::Drop) else {
+        return Ok(());
+    };
+    if fates.iter().all(|fate| *fate == Fate::Keep) {
+        return out.copy(blob);
     }
-
-    /// Whether whole blobs can be copied with their compressed bytes.
-    pub fn copies(&self, record: &IndexRecord) -> bool {
-        self.format == Format::Pbf && (!record.has_metadata || self.metadata == MetadataFields::ALL)
-    }
-
-    /// Writes all elements of a blob: as a copy of its frame where that has an index record already.
-    pub fn copy_whole(&self, blob: &mut Blob, out: &mut TaskOutput<'_>) -> KernelResult {
-        let record = blob.record()?;
-        if !self.copies(&record) {
-            for element in blob.block()?.elements() {
-                self.put(&element?, out)?;
-            }
-            return Ok(());
-        }
-        let entry = *blob.entry();
-        // Plans are completed, so a record in the entry does not mean one in the file.
-        let ours = INDEX_RECORD_SIZE..=4 + MAX_WRITTEN_BLOB_HEADER_SIZE;
-        match blob.file().cloned() {
-            Some(file) if ours.contains(&(entry.header_size as usize)) => out.copy_frame(&file, &entry),
-            _ => out.copy_message(blob.message()?, &record),
-        }
-    }
-
-    /// Writes the elements of a decoded blob that `fates`, which has one entry for each, does not drop.
-    pub fn write(&self, blob: &mut Blob, out: &mut TaskOutput<'_>, fates: &[Fate]) -> KernelResult {
-        let Some(last) = fates.iter().rposition(|fate| *fate != Fate::Drop) else {
-            return Ok(());
-        };
-        if fates.iter().all(|fate| *fate == Fate::Keep) {
-            return self.copy_whole(blob, out);
-        }
-        for_each_picked(
-            blob.decoded(),
-            last + 1,
-            |at| fates[at] != Fate::Drop,
-            |at, element| match fates[at] {
-                Fate::Keep => self.put(&element, out),
-                Fate::Bare => self.put(&element.without_tags(), out),
-                Fate::Drop => Ok(()),
-            },
-        )?;
-        Ok(())
-    }
+    for_each_picked(
+        blob.decoded(),
+        picker,
+        last + 1,
+        |at| fates[at] != Fate::Drop,
+        |at, element| match fates[at] {
+            Fate::Keep => out.keep(&element),
+            Fate::Bare => out.keep(&element.without_tags()),
+            Fate::Drop => Ok(()),
+        },
+    )
 }
 
 /// Calls `visit` with the number and the view of each of the first `end` elements of a block that `wants` picks
 /// by its number. The others cost little.
 pub(crate) fn for_each_picked<'b>(
     block: &'b Block,
+    picker: &mut DensePicker,
     end: usize,
     wants: impl Fn(usize) -> bool,
     mut visit: impl FnMut(usize, Element<'b>) -> KernelResult,
 ) -> KernelResult {
-    let mut picker = DensePicker::default();
     let mut at = 0;
     for group in block.groups() {
         let mut items = group.items();
@@ -375,10 +367,11 @@ fn close_relations(wanted: &Wanted, edges: impl IntoIterator<Item = (i64, i64)>,
 }
 
 /// Notes what an element refers to directly: nodes and ways of a relation, nodes of a way.
-fn note_references(
+fn note_references<P: Pick>(
     element: &Element<'_>,
     wanted: &Wanted,
     noted: KindSet,
+    pick: &P,
     refs: &mut Vec<i64>,
 ) -> KernelResult {
     match element {
@@ -393,7 +386,7 @@ fn note_references(
         Element::Relation(relation) => {
             for member in relation.members() {
                 let member = member?.element;
-                if member.kind != Kind::Relation && noted.contains(member.kind) {
+                if member.kind != Kind::Relation && noted.contains(member.kind) && !pick.ignores(member) {
                     wanted.insert(member);
                 }
             }
@@ -414,6 +407,10 @@ pub(crate) trait Pick: Sync {
     fn begin(&self, state: &mut Self::State, block: &Block) -> KernelResult<bool>;
     /// Whether an element is picked.
     fn picks(&self, state: &mut Self::State, element: &Element<'_>) -> KernelResult<bool>;
+    /// Whether a member of a relation is passed over.
+    fn ignores(&self, _: ElementId) -> bool {
+        false
+    }
 }
 
 /// Picks nothing.
@@ -445,6 +442,18 @@ pub(crate) fn close<P: Pick>(
     noted: KindSet,
     pick: &P,
 ) -> Result<()> {
+    close_over_members(job, (input, plan), wanted, noted, pick)?;
+    close_ways(job, (input, plan), wanted, noted, pick)
+}
+
+/// The first half of [`close`]: adds the relations that are picked, and the members of all wanted ones.
+pub(crate) fn close_over_members<P: Pick>(
+    job: &Job,
+    (input, plan): (&Input, &Plan),
+    wanted: &Wanted,
+    noted: KindSet,
+    pick: &P,
+) -> Result<()> {
     let make = || (pick.make(), Vec::new(), Edges::new());
     if pick.asks(Kind::Relation) || !wanted.is_empty(Kind::Relation) {
         let blobs = blobs_of(plan, KindSet::RELATIONS, |_| true);
@@ -460,14 +469,14 @@ pub(crate) fn close<P: Pick>(
                         };
                         for member in relation.members() {
                             let member = member?.element;
-                            if member.kind == Kind::Relation {
+                            if member.kind == Kind::Relation && !pick.ignores(member) {
                                 edges.push((relation.id(), member.id));
                             }
                         }
                         let id = element.element_id();
                         if wanted.contains(id) || may_pick && pick.picks(state, &element)? {
                             wanted.insert(id);
-                            note_references(&element, wanted, noted, refs)?;
+                            note_references(&element, wanted, noted, pick, refs)?;
                         }
                     }
                     Ok(())
@@ -482,18 +491,30 @@ pub(crate) fn close<P: Pick>(
                     for element in blob.block()?.elements() {
                         let element = element?;
                         if new.contains(element.element_id()) {
-                            note_references(&element, wanted, noted, refs)?;
+                            note_references(&element, wanted, noted, pick, refs)?;
                         }
                     }
                     Ok(())
                 })?;
         }
     }
+    Ok(())
+}
+
+/// The second half of [`close`]: adds the nodes of the ways that are wanted or picked.
+fn close_ways<P: Pick>(
+    job: &Job,
+    (input, plan): (&Input, &Plan),
+    wanted: &Wanted,
+    noted: KindSet,
+    pick: &P,
+) -> Result<()> {
+    let make = || (pick.make(), Vec::new());
     let asks = pick.asks(Kind::Way);
     if noted.contains(Kind::Node) && (asks || !wanted.is_empty(Kind::Way)) {
         let blobs = blobs_of(plan, KindSet::WAYS, |record| asks || wanted.may_touch(record));
         job.pass("ways", input.file(), &blobs)
-            .scan(make, |(state, refs, _), blob| {
+            .scan(make, |(state, refs), blob| {
                 let record = blob.record()?;
                 let block = blob.block()?;
                 let may_pick = asks && pick.begin(state, block)?;
@@ -506,7 +527,7 @@ pub(crate) fn close<P: Pick>(
                         && (wanted.contains(element.element_id())
                             || may_pick && pick.picks(state, &element)?)
                     {
-                        note_references(&element, wanted, noted, refs)?;
+                        note_references(&element, wanted, noted, pick, refs)?;
                     }
                 }
                 Ok(())

@@ -1,25 +1,35 @@
 //! `tags-filter`: the elements whose tags match, and what they refer to.
 //!
-//! References are followed as [`crate::select`] describes; then one pass writes. With
-//! [`Options::omit_referenced`] that pass is the only one. Kinds of which everything is kept anyway (with
+//! # Passes
+//!
+//! References are followed as [`crate::select`] describes; then one pass writes. In an orderly file the ways are
+//! held as they are matched, so that their blobs are read once. With
+//! [`Options::omit_referenced`] there is one pass only. Kinds of which everything is kept anyway (with
 //! [`Options::invert`], those no expression is about) are copied without being read, and references to them
 //! are not noted.
+//!
+//! # What is kept
 //!
 //! osmium gives the same, but for one case: with inverted expressions about relations or nodes only, it loses
 //! ways (and nodes that are in ways) where no relation is left that refers to one. Here they are kept.
 //!
+//! With [`Options::exclude`] the elements that match are found in a pass before, so that references can leave
+//! them out.
+//!
 //! Files with history: an element is matched version by version, and all versions of what is referred to are
-//! kept.
+//! kept. Change files: see [`Options::keep_deleted`].
 
 use std::path::Path;
 
-use osmill_engine::{Blob, Counts, Job, KernelResult, Result};
-use osmill_model::{Kind, KindSet};
-use osmill_pbf::{Block, Element, IndexRecord, Item};
+use osmill_engine::{
+    Blob, Counts, Error, HoldStore, IdSets, Input, Job, KernelResult, Plan, Result, Sink, TaskOutput,
+};
+use osmill_model::{ElementId, Kind, KindSet, Member, Tag};
+use osmill_pbf::{Block, BlockBuilder, DenseNodes, DensePicker, Element, IndexRecord, Item};
 use serde::Serialize;
 
 use crate::filter::{BlockMatcher, TagFilter};
-use crate::select::{self, ElementWriter, Fate, Pick, Target, Wanted};
+use crate::select::{self, Fate, HeldBlobs, Pick, Target, Wanted};
 
 /// What is kept.
 #[derive(Debug, Clone, Default)]
@@ -32,6 +42,12 @@ pub struct Options {
     pub omit_referenced: bool,
     /// Drop the tags of elements that are only kept because something refers to them.
     pub remove_tags: bool,
+    /// With [`Options::invert`]: elements that match are left out although kept ones refer to them. Relations lose
+    /// them as members. Nodes that kept ways need stay, without tags.
+    pub exclude: bool,
+    /// Keep deleted elements, whatever their tags: they have none in a change file, and without them the deletion
+    /// would be lost.
+    pub keep_deleted: bool,
 }
 
 /// What was kept, and why.
@@ -39,14 +55,28 @@ pub struct Options {
 pub struct Report {
     /// Elements kept for their tags.
     pub matched: Counts,
-    /// Elements kept only because something refers to them.
+    /// Elements kept only because something refers to them. With [`Options::invert`] these are elements that
+    /// match.
     pub referenced: Counts,
+    /// With [`Options::exclude`], members that relations have lost.
+    pub members_dropped: u64,
+}
+
+impl Report {
+    fn add(&mut self, other: &Report) {
+        self.matched += other.matched;
+        self.referenced += other.referenced;
+        self.members_dropped += other.members_dropped;
+    }
 }
 
 struct Filtering<'a> {
     options: &'a Options,
     wanted: Wanted,
-    writer: ElementWriter,
+    /// Elements that match, if they are left out of references.
+    excluded: IdSets,
+    /// Kinds whose ids are noted when something refers to them; all others are kept anyway.
+    noted: KindSet,
 }
 
 struct State<'a> {
@@ -54,41 +84,30 @@ struct State<'a> {
     fates: Vec<Fate>,
     ids: Vec<i64>,
     report: Report,
+    builder: BlockBuilder,
+    picker: DensePicker,
 }
 
 /// Writes the elements of `input` that match; see the module's documentation.
 pub fn tags_filter(job: &Job, input: &Path, options: &Options, target: &Target) -> Result<Report> {
+    if options.exclude && !options.invert {
+        return Err(Error::Usage(
+            "elements can be excluded only where what does not match is kept; add -i".into(),
+        ));
+    }
     let (input, plan) = select::open_planned(job, input)?;
-    let filtering = Filtering {
+    let mut filtering = Filtering {
         options,
         wanted: Wanted::default(),
-        writer: target.writer(),
+        excluded: IdSets::new(),
+        noted: KindSet::ALL,
     };
-    let noted: KindSet = Kind::ALL
+    filtering.noted = Kind::ALL
         .into_iter()
         .filter(|kind| !filtering.keeps_all(*kind))
         .collect();
-    if !options.omit_referenced && !noted.is_empty() {
-        select::close(job, (&input, &plan), &filtering.wanted, noted, &filtering)?;
-    }
     let sink = target.open(plan.header.clone())?;
-    let blobs = select::blobs_of(&plan, KindSet::ALL, |record| filtering.may_keep(record));
-    let states = job.pass("write", input.file(), &blobs).write(
-        &sink,
-        || filtering.state(),
-        |state, blob, out| {
-            filtering.judge(state, blob)?;
-            if state.fates.is_empty() && filtering.keeps_kinds(&blob.record()?) {
-                return filtering.writer.copy_whole(blob, out);
-            }
-            filtering.writer.write(blob, out, &state.fates)
-        },
-    )?;
-    let mut report = Report::default();
-    for state in states {
-        report.matched += state.report.matched;
-        report.referenced += state.report.referenced;
-    }
+    let report = filtering.run(job, (&input, &plan), &sink)?;
     job.objects_in(select::total(&plan));
     job.objects_out(sink.counts());
     sink.finish()?;
@@ -96,12 +115,185 @@ pub fn tags_filter(job: &Job, input: &Path, options: &Options, target: &Target) 
 }
 
 impl<'a> Filtering<'a> {
+    fn run(&self, job: &Job, (input, plan): (&Input, &Plan), sink: &Sink) -> Result<Report> {
+        let mut report = Report::default();
+        if self.options.exclude {
+            self.find_excluded(job, (input, plan))?;
+        }
+        if self.options.omit_referenced || self.noted.is_empty() {
+            self.pass(job, (input, plan), KindSet::ALL, sink, None, &mut report)?;
+        } else if select::is_orderly(plan) && self.noted.contains(Kind::Node) {
+            select::close_over_members(job, (input, plan), &self.wanted, self.noted, self)?;
+            let held = (HeldBlobs::default(), select::hold_store(job));
+            self.pass(job, (input, plan), KindSet::WAYS, sink, Some(&held), &mut report)?;
+            self.pass(job, (input, plan), KindSet::ALL, sink, Some(&held), &mut report)?;
+        } else {
+            select::close(job, (input, plan), &self.wanted, self.noted, self)?;
+            self.pass(job, (input, plan), KindSet::ALL, sink, None, &mut report)?;
+        }
+        Ok(report)
+    }
+
+    /// Writes what is kept of all kinds. Of ways alone holds it, and notes their nodes; where this has been done,
+    /// ways are not looked at again.
+    fn pass(
+        &self,
+        job: &Job,
+        (input, plan): (&Input, &Plan),
+        kinds: KindSet,
+        sink: &Sink,
+        held: Option<&(HeldBlobs, HoldStore)>,
+        report: &mut Report,
+    ) -> Result<()> {
+        let holds = kinds == KindSet::WAYS;
+        let blobs = match held.filter(|_| !holds) {
+            None => select::blobs_of(plan, kinds, |record| self.may_keep(record)),
+            Some((held, _)) => {
+                let mut blobs = plan.blobs.clone();
+                blobs.retain(|blob| match blob.index {
+                    Some(record) if record.kinds == KindSet::WAYS => held.has(blob.number),
+                    Some(record) => self.may_keep(&record),
+                    None => true,
+                });
+                blobs
+            }
+        };
+        let name = if holds { "ways" } else { "write" };
+        let states = job.pass(name, input.file(), &blobs).write_many(
+            std::slice::from_ref(sink),
+            || self.state(),
+            |state, blob, outs| {
+                if !holds
+                    && let Some((held, store)) = held
+                    && let Some(held) = held.take(blob.entry().number)
+                {
+                    return outs.restore(held, store);
+                }
+                outs.to(0, |out| self.blob(state, blob, out, holds))?;
+                match held {
+                    Some((held, store)) if holds => held.hold(blob, outs, store),
+                    _ => Ok(()),
+                }
+            },
+        )?;
+        states.iter().for_each(|state| report.add(&state.report));
+        Ok(())
+    }
+
+    /// Writes what is kept of a blob.
+    fn blob(
+        &self,
+        state: &mut State<'a>,
+        blob: &mut Blob,
+        out: &mut TaskOutput<'_>,
+        note_nodes: bool,
+    ) -> KernelResult {
+        self.judge(state, blob, note_nodes)?;
+        let record = blob.record()?;
+        if state.fates.is_empty() && self.keeps_kinds(&record) {
+            return out.copy(blob);
+        }
+        if self.rewrites(&record) {
+            return self.write_without_members(state, blob, out);
+        }
+        select::write_fates(blob, out, &state.fates, &mut state.picker)
+    }
+
+    /// Notes the elements that match.
+    fn find_excluded(&self, job: &Job, (input, plan): (&Input, &Plan)) -> Result<()> {
+        let asked: KindSet = Kind::ALL
+            .into_iter()
+            .filter(|kind| self.options.filter.asks(*kind))
+            .collect();
+        let blobs = select::blobs_of(plan, asked, |record| {
+            record.has_tags || self.options.filter.needs_no_tag()
+        });
+        job.pass("match", input.file(), &blobs).scan(
+            || self.state(),
+            |state, blob| {
+                let block = blob.block()?;
+                if !state.matcher.begin(block)? {
+                    return Ok(());
+                }
+                for element in block.elements() {
+                    let element = element?;
+                    if state.matcher.matches(block, &element)? {
+                        self.excluded.insert(element.element_id());
+                    }
+                }
+                Ok(())
+            },
+        )?;
+        Ok(())
+    }
+
+    /// Writes the elements of a blob; relations lose the members that are left out.
+    fn write_without_members(
+        &self,
+        state: &mut State<'a>,
+        blob: &mut Blob,
+        out: &mut TaskOutput<'_>,
+    ) -> KernelResult {
+        let State {
+            fates,
+            report,
+            builder,
+            ..
+        } = state;
+        let put = |at: usize, element: Element<'_>, out: &mut TaskOutput<'_>| match fates.get(at) {
+            Some(Fate::Bare) => out.keep(&element.without_tags()),
+            Some(Fate::Keep) => out.keep(&element),
+            _ => Ok(()),
+        };
+        for (at, element) in blob.block()?.elements().enumerate() {
+            let element = element?;
+            if fates.get(at) == Some(&Fate::Drop) {
+                continue;
+            }
+            match self.without_members(&element, builder, &mut report.members_dropped)? {
+                None => put(at, element, out)?,
+                Some(less) => less.elements().try_for_each(|element| put(at, element?, out))?,
+            }
+        }
+        Ok(())
+    }
+
+    /// A block with the relation without the members that are left out; `None` if it has none of these, or is no
+    /// relation.
+    fn without_members(
+        &self,
+        element: &Element<'_>,
+        builder: &mut BlockBuilder,
+        dropped: &mut u64,
+    ) -> KernelResult<Option<Block>> {
+        let Element::Relation(relation) = element else {
+            return Ok(None);
+        };
+        let members: Vec<Member<'_>> = relation.members().collect::<Result<_, _>>()?;
+        let left: Vec<Member<'_>> = members
+            .iter()
+            .filter(|member| !self.ignores(member.element))
+            .copied()
+            .collect();
+        if left.len() == members.len() {
+            return Ok(None);
+        }
+        *dropped += (members.len() - left.len()) as u64;
+        let tags: Vec<Tag<'_>> = relation.tags().collect::<Result<_, _>>()?;
+        builder.add_relation(relation.id(), &left, tags, &element.metadata()?);
+        let mut raw = Vec::new();
+        builder.finish(&mut raw);
+        Ok(Some(Block::parse(raw)?))
+    }
+
     fn state(&self) -> State<'a> {
         State {
             matcher: BlockMatcher::new(&self.options.filter),
             fates: Vec::new(),
             ids: Vec::new(),
             report: Report::default(),
+            builder: BlockBuilder::default(),
+            picker: DensePicker::default(),
         }
     }
 
@@ -114,26 +306,39 @@ impl<'a> Filtering<'a> {
         record.kinds.iter().all(|kind| self.keeps_all(kind))
     }
 
+    /// Whether relations of a blob may lose members.
+    fn rewrites(&self, record: &IndexRecord) -> bool {
+        self.options.exclude && record.kinds.contains(Kind::Relation)
+    }
+
     fn may_keep(&self, record: &IndexRecord) -> bool {
         let by_tags = record.kinds.iter().any(|kind| self.asks(kind));
         (by_tags && (self.options.invert || record.has_tags || self.options.filter.needs_no_tag()))
+            || (self.options.keep_deleted && record.has_visibility)
             || self.wanted.may_touch(record)
     }
 
-    /// Decides about each element of a blob. Leaves no fates where the blob need not be looked at.
-    fn judge(&self, state: &mut State<'a>, blob: &mut Blob) -> KernelResult {
+    /// Decides about each element of a blob. Leaves no fates where the blob need not be looked at. With
+    /// `note_nodes`, notes the nodes of the ways that are kept.
+    fn judge(&self, state: &mut State<'a>, blob: &mut Blob, note_nodes: bool) -> KernelResult {
         let record = blob.record()?;
         state.fates.clear();
-        if self.keeps_kinds(&record) {
+        let whole = !note_nodes && !self.rewrites(&record);
+        if self.keeps_kinds(&record) && whole {
             state.report.matched += record.counts.into();
             return Ok(());
         }
         let block = blob.block()?;
         let may_match =
             record.kinds.iter().any(|kind| self.options.filter.asks(kind)) && state.matcher.begin(block)?;
-        if !may_match && self.options.invert {
+        if !may_match && self.options.invert && whole {
             state.fates.resize(record.count() as usize, Fate::Keep);
             state.report.matched += record.counts.into();
+            return Ok(());
+        }
+        let may_refer = self.wanted.may_touch(&record);
+        let keeps_deleted = self.options.keep_deleted && record.has_visibility;
+        if !may_match && !may_refer && !keeps_deleted && !self.options.invert {
             return Ok(());
         }
         let State {
@@ -141,48 +346,39 @@ impl<'a> Filtering<'a> {
             fates,
             ids,
             report,
+            ..
         } = state;
-        let may_refer = self.wanted.may_touch(&record);
-        let mut put = |matched: bool, kind: Kind, id: i64| {
-            let kept = matched != self.options.invert;
-            fates.push(if kept {
-                report.matched.add(kind, 1);
-                Fate::Keep
-            } else if may_refer && self.wanted.has(kind, id) {
-                report.referenced.add(kind, 1);
-                if self.options.remove_tags {
-                    Fate::Bare
-                } else {
-                    Fate::Keep
-                }
-            } else {
-                Fate::Drop
-            });
+        let mut put = Judgement {
+            options: self.options,
+            wanted: may_refer.then_some(&self.wanted),
+            fates,
+            report,
         };
         let asks_nodes = may_match && self.options.filter.asks(Kind::Node);
         for group in block.groups() {
             let mut items = group.items();
-            while let Some(item) = items.try_next()? {
-                let element = match item {
-                    Item::Dense(dense) => {
-                        ids.clear();
-                        dense.ids().column().decode_deltas_into(ids)?;
-                        let mut tags = dense.tag_column();
-                        for id in ids.iter() {
-                            let matched = asks_nodes
-                                && matcher.matches_ids(
-                                    block,
-                                    Kind::Node,
-                                    || {
-                                        Ok(match tags.try_next()? {
-                                            None | Some(0) => None,
-                                            Some(key) => tags.try_next()?.map(|value| (key, value)),
-                                        })
-                                    },
-                                    || Ok(false),
-                                )?;
-                            put(matched, Kind::Node, *id);
+            while let Some((item, message)) = items.try_next_raw()? {
+                let mut may_match = may_match;
+                let kind = select::kind_of(item);
+                if kind != Kind::Node && !keeps_deleted {
+                    // Most elements are told by their keys.
+                    if let Some((id, keys)) = items.parse_keys(message) {
+                        may_match = may_match && matcher.may_match_keys(keys);
+                        if !may_match && (!note_nodes || put.is_dropped(kind, id)) {
+                            put.decide(false, false, kind, id);
+                            continue;
                         }
+                    }
+                }
+                let element = match items.parse(item, message)? {
+                    Item::Dense(dense) => {
+                        self.judge_dense(
+                            (block, &dense),
+                            asks_nodes,
+                            keeps_deleted,
+                            (matcher, ids),
+                            &mut put,
+                        )?;
                         continue;
                     }
                     Item::Node(node) => Element::Node(node),
@@ -190,10 +386,86 @@ impl<'a> Filtering<'a> {
                     Item::Relation(relation) => Element::Relation(relation),
                 };
                 let matched = may_match && matcher.matches(block, &element)?;
-                put(matched, element.kind(), element.id());
+                let deleted = keeps_deleted && element.metadata()?.visible == Some(false);
+                let fate = put.decide(matched, deleted, kind, element.id());
+                if let (true, Element::Way(way)) = (note_nodes && fate != Fate::Drop, &element) {
+                    ids.clear();
+                    way.refs().column().decode_deltas_into(ids)?;
+                    self.wanted.insert_all(Kind::Node, ids);
+                }
             }
         }
         Ok(())
+    }
+
+    fn judge_dense(
+        &self,
+        (block, dense): (&Block, &DenseNodes<'_>),
+        asks: bool,
+        keeps_deleted: bool,
+        (matcher, ids): (&mut BlockMatcher<'a>, &mut Vec<i64>),
+        put: &mut Judgement<'_>,
+    ) -> KernelResult {
+        ids.clear();
+        dense.ids().column().decode_deltas_into(ids)?;
+        let mut tags = dense.tag_column();
+        let mut visibles = dense
+            .info()
+            .filter(|_| keeps_deleted)
+            .map(|info| info.visibles)
+            .unwrap_or_default();
+        for id in ids.iter() {
+            let matched = asks
+                && matcher.matches_ids(
+                    block,
+                    Kind::Node,
+                    || {
+                        Ok(match tags.try_next()? {
+                            None | Some(0) => None,
+                            Some(key) => tags.try_next()?.map(|value| (key, value)),
+                        })
+                    },
+                    || Ok(false),
+                )?;
+            let deleted = visibles.try_next()? == Some(0);
+            put.decide(matched, deleted, Kind::Node, *id);
+        }
+        Ok(())
+    }
+}
+
+/// Decides about the elements of a blob one by one.
+struct Judgement<'s> {
+    options: &'s Options,
+    /// What is referred to, if that can be in the blob.
+    wanted: Option<&'s Wanted>,
+    fates: &'s mut Vec<Fate>,
+    report: &'s mut Report,
+}
+
+impl Judgement<'_> {
+    /// Whether an element that does not match is left out.
+    #[inline]
+    fn is_dropped(&self, kind: Kind, id: i64) -> bool {
+        !self.options.invert && !self.wanted.is_some_and(|wanted| wanted.has(kind, id))
+    }
+
+    #[inline]
+    fn decide(&mut self, matched: bool, deleted: bool, kind: Kind, id: i64) -> Fate {
+        let fate = if matched != self.options.invert || deleted {
+            self.report.matched.add(kind, 1);
+            Fate::Keep
+        } else if self.wanted.is_some_and(|wanted| wanted.has(kind, id)) {
+            self.report.referenced.add(kind, 1);
+            match self.options.remove_tags || self.options.exclude {
+                true => Fate::Bare,
+                false => Fate::Keep,
+            }
+        } else {
+            Fate::Drop
+        };
+        self.fates.push(fate);
+        fate
     }
 }
 
@@ -215,5 +487,9 @@ impl<'a> Pick for Filtering<'a> {
 
     fn picks(&self, (matcher, may_match): &mut Self::State, element: &Element<'_>) -> KernelResult<bool> {
         Ok((*may_match && matcher.matches(element.block(), element)?) != self.options.invert)
+    }
+
+    fn ignores(&self, member: ElementId) -> bool {
+        self.options.exclude && self.excluded.contains(member)
     }
 }

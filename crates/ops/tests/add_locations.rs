@@ -10,7 +10,7 @@ use std::process::Command;
 
 use osmill_engine::{Error, Input, Job, JobOptions, OutputOptions, Sink};
 use osmill_model::{ElementId, Kind, Location, Member, Metadata, Tag, id_order};
-use osmill_ops::add_locations::{Options, Report, add_locations};
+use osmill_ops::add_locations::{self, Options, Report};
 use osmill_pbf::{Block, Element, FileHeader, LOCATIONS_ON_WAYS, SORTED};
 use proptest::prelude::*;
 
@@ -21,6 +21,10 @@ fn job(threads: usize, memory: u64, scratch: &Path) -> Job {
         scratch: scratch.to_owned(),
         ..JobOptions::default()
     })
+}
+
+fn add_locations(job: &Job, path: &Path, options: &Options, output: OutputOptions) -> Result<Report, Error> {
+    add_locations::add_locations(job, &[path.to_owned()], options, output)
 }
 
 fn blocks(path: &Path) -> (FileHeader, Vec<Vec<u8>>) {
@@ -262,6 +266,129 @@ fn missing_nodes_are_counted_and_nothing_is_written() {
             "{message}"
         );
         assert!(!out.exists());
+    }
+}
+
+#[test]
+fn scratch_that_the_disk_cannot_hold_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, out) = (
+        folder.path().join("in.osm.pbf"),
+        folder.path().join("out.osm.pbf"),
+    );
+    // Records that tell of more references than any disk could note.
+    let mut header = FileHeader::new("test");
+    header.set_optional(SORTED, true);
+    let sink = Sink::create_pbf(OutputOptions::new(&path), &header).unwrap();
+    let make = osmill_pbf::BlockBuilder::default;
+    job(1, 1, folder.path())
+        .tasks("write", 6, &sink, make, |builder, task, out| {
+            let first = 1 + 1000 * task as i64;
+            if task < 5 {
+                for id in first..first + 1000 {
+                    let at = Location::new(id as i32 * 7919, id as i32 * 104_729);
+                    builder.add_node(id, Some(at), [], &Metadata::default());
+                }
+            } else {
+                builder.add_way(1, &[1, 4000], None, [], &Metadata::default());
+            }
+            let mut raw = Vec::new();
+            let mut record = builder.finish(&mut raw);
+            record.refs *= 1 << 60;
+            out.block(&raw, &record)
+                .map_err(|e| Error::Failed(format!("{e:?}")))
+        })
+        .unwrap();
+    sink.finish().unwrap();
+    let with = |memory| {
+        let job = job(2, memory, folder.path());
+        add_locations(&job, &path, &Options::default(), OutputOptions::new(&out))
+    };
+    let error = with(1000).unwrap_err();
+    assert_eq!(error.exit_code(), 1);
+    let message = error.to_string();
+    assert!(
+        message.contains("scratch") && message.contains("are free"),
+        "{message}"
+    );
+    assert!(!out.exists());
+    // In one range nothing is noted.
+    assert_eq!(with(1 << 30).unwrap().ranges, 1);
+}
+
+/// Nodes in one file and ways in another, in any order of the two, are as good as one file.
+#[test]
+fn several_inputs_are_taken_as_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let nodes: Vec<Item> = (1..200)
+        .map(|id| Item::Node(id, Some(Location::new(id as i32, 5)), false))
+        .collect();
+    let ways: Vec<Item> = (1..50)
+        .map(|id| Item::Way(id, vec![id, 199 - id], false))
+        .collect();
+    write(&path("nodes"), &nodes, true, 30);
+    write(&path("ways"), &ways, true, 7);
+    let options = Options::default();
+    for names in [["nodes", "ways"], ["ways", "nodes"]] {
+        let out = OutputOptions {
+            overwrite: true,
+            ..OutputOptions::new(path("out"))
+        };
+        let job = job(2, 1 << 30, folder.path());
+        let report = add_locations::add_locations(&job, &names.map(path), &options, out).unwrap();
+        assert_eq!((report.written.total(), report.references), (49, 98));
+        assert_eq!(
+            read(&path("out")),
+            model(&[nodes.clone(), ways.clone()].concat(), &options)
+        );
+        assert_eq!(blocks(&path("out")).0.claims_sorted(), names[0] == "nodes");
+    }
+}
+
+/// What is written does not depend on the memory, be it so little that there are hundreds of ranges.
+#[test]
+fn any_memory_gives_the_same_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut items: Vec<Item> = (1..30_000)
+        .map(|i| {
+            Item::Node(
+                i * 37,
+                Some(Location::new((i * i % 99_991) as i32, -(i as i32))),
+                i % 50 == 0,
+            )
+        })
+        .collect();
+    let refs = |i: i64| {
+        (0..9)
+            .map(|j| ((i * 7907 + j * j * 12_347) % 29_999 + 1) * 37)
+            .collect()
+    };
+    items.extend((1..6000).map(|i| Item::Way(i, refs(i), false)));
+    for sorted in [true, false] {
+        if !sorted {
+            items.reverse();
+        }
+        let path = folder.path().join(format!("{sorted}.osm.pbf"));
+        write(&path, &items, sorted, 700);
+        let mut outputs = HashSet::new();
+        let mut ranges = HashSet::new();
+        for (threads, memory) in [(2, 1 << 30), (1, 150_000), (3, 40_000), (2, 10_000), (1, 1000)] {
+            let out = folder.path().join("out.osm.pbf");
+            let output = OutputOptions {
+                overwrite: true,
+                ..OutputOptions::new(&out)
+            };
+            let options = Options {
+                ignore_missing: true,
+                ..Options::default()
+            };
+            let report =
+                add_locations(&job(threads, memory, folder.path()), &path, &options, output).unwrap();
+            ranges.insert(report.ranges);
+            outputs.insert(std::fs::read(&out).unwrap());
+        }
+        assert_eq!((outputs.len(), ranges.len()), (1, 5), "{ranges:?}");
     }
 }
 

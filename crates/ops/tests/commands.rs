@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use common::{Folder, Form, form, job, open, options, pbf, pbf_with};
 use osmill_engine::{Job, JobOptions, OutputOptions};
 use osmill_model::{BoundingBox, Kind, KindSet, Location, Timestamp, id_order};
-use osmill_ops::cat::Format;
 use osmill_ops::check::{self, RefOptions};
 use osmill_ops::filter::TagFilter;
 use osmill_ops::{inspect, tags};
@@ -63,8 +62,8 @@ proptest! {
     ) {
         let folder = Folder::new();
         let paths: Vec<_> = inputs.iter().enumerate().map(|(i, (data, form))| folder.file(&format!("{i}.osm.pbf"), &pbf(data, form))).collect();
-        let options = osmill_ops::cat::Options { kinds, recompress, ..options() };
-        let output = OutputOptions { metadata: fields, direct, ..folder.output() };
+        let options = osmill_ops::cat::Options { kinds, ..options() };
+        let output = OutputOptions { metadata: fields, direct, recompress, ..folder.output() };
         let (report, bytes) = folder.cat(&job(threads), &paths, &options, output).unwrap();
         let all: Vec<&Data> = inputs.iter().map(|(data, _)| data).collect();
         let expected = Data::cat(&all, kinds).clean(fields);
@@ -82,8 +81,7 @@ proptest! {
             prop_assert!(header.has_history());
         }
         // As text, the same elements.
-        let options = osmill_ops::cat::Options { format: Format::Opl, recompress: false, ..options };
-        let output = OutputOptions { metadata: fields, ..folder.output() };
+        let output = OutputOptions { metadata: fields, format: "opl".parse().unwrap(), ..folder.output() };
         let (_, text) = folder.cat(&job(threads), &paths, &options, output).unwrap();
         let lines: Vec<String> = String::from_utf8(text).unwrap().lines().map(str::to_owned).collect();
         prop_assert_eq!(lines, opl_lines_of_pbf(&bytes).unwrap());
@@ -448,16 +446,12 @@ fn headers_travel_through() {
     };
     let one = std::slice::from_ref(&path);
     assert_eq!(written(&options(), one), ours);
-    assert_eq!(
-        written(
-            &osmill_ops::cat::Options {
-                recompress: true,
-                ..options()
-            },
-            one
-        ),
-        ours
-    );
+    let output = OutputOptions {
+        recompress: true,
+        ..folder.output()
+    };
+    let (_, recompressed) = folder.cat(&job(2), one, &options(), output).unwrap();
+    assert_eq!(Data::with_header_from_pbf(&recompressed).unwrap().0, ours);
     assert_eq!(
         written(
             &osmill_ops::cat::Options {

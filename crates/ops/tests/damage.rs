@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use cap::Cap;
 use common::{Folder, job, options};
 use osmill_engine::{Error, Input, Job, Malformed, OutputOptions};
-use osmill_ops::cat::{Format, Options, cat};
+use osmill_ops::cat::cat;
 use osmill_ops::check::{self, RefOptions};
 use osmill_ops::inspect;
 use osmill_pbf::{BlobHeader, MAX_BLOB_SIZE};
@@ -66,13 +66,10 @@ fn extended(job: &Job, path: &Path) -> Result<inspect::Extended, Error> {
 fn text(job: &Job, path: &Path, out: &Path) -> Result<Vec<u8>, Error> {
     let output = OutputOptions {
         overwrite: true,
+        format: "opl".parse().unwrap(),
         ..OutputOptions::new(out)
     };
-    let options = Options {
-        format: Format::Opl,
-        ..options()
-    };
-    cat(job, &[path.to_owned()], &options, output)?;
+    cat(job, &[path.to_owned()], &options(), output)?;
     Ok(std::fs::read(out).unwrap())
 }
 

@@ -225,7 +225,7 @@ fn daily_changes_equal_a_rebuild() {
                 store,
                 ..Default::default()
             };
-            add_locations(&job(), &last, &options, output).unwrap();
+            add_locations(&job(), std::slice::from_ref(&last), &options, output).unwrap();
             bytes.push(std::fs::read(&out).unwrap());
         }
         assert!(bytes[0] == bytes[1], "{name}");

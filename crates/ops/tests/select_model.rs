@@ -156,6 +156,7 @@ proptest! {
             invert,
             omit_referenced,
             remove_tags,
+            ..tags_filter::Options::default()
         };
         let report = tags_filter::tags_filter(&job(2), &input, &options, &target).unwrap();
         let model: Vec<_> = chosen.iter().map(|text| TagExpression::parse(text).unwrap()).collect();

@@ -130,16 +130,13 @@ fn zlib_output_is_no_larger_than_level_6_gives() {
     }
     let folder = Folder::new();
     for path in files {
-        let options = osmill_ops::cat::Options {
-            recompress: true,
-            ..options()
-        };
         let output = osmill_engine::OutputOptions {
             compression: Compression::default(),
+            recompress: true,
             ..folder.output()
         };
         let (_, bytes) = folder
-            .cat(&job(2), std::slice::from_ref(&path), &options, output)
+            .cat(&job(2), std::slice::from_ref(&path), &options(), output)
             .unwrap();
         let (mut ours, mut theirs) = (0, 0);
         for (raw, size) in blocks(&bytes) {

@@ -1,9 +1,12 @@
-//! Dense nodes as arrays, for copying many at once.
+//! The elements of a block as arrays, for comparing and copying many at once.
 
-use crate::block::Block;
+use osmill_model::{ElementId, Kind};
+
+use crate::block::{Block, RawItem};
 use crate::dense::DenseNodes;
+use crate::element::RawMetadata;
 use crate::error::{BlockError, BlockErrorKind};
-use crate::wire::Varints;
+use crate::wire::{Fields, Varints};
 
 /// The nodes of a DenseNodes message as arrays of absolute values. Arrays are kept between blocks.
 ///
@@ -54,7 +57,7 @@ impl NodeArrays {
         }
         self.versions.clear();
         info.versions
-            .for_each(|version| self.versions.push(version as i64))?;
+            .decode_into(&mut self.versions, |version| version as i64)?;
         let fits = |values: &[i64], low: i64, high: i64| values.iter().all(|v| (low..=high).contains(v));
         let i32s = |values: &[i64]| fits(values, i32::MIN.into(), i32::MAX.into());
         if !(fits(&self.versions, 0, i32::MAX.into())
@@ -70,19 +73,29 @@ impl NodeArrays {
     }
 
     fn read_tags(&mut self, column: Varints<'_>) -> Result<bool, BlockError> {
-        self.tags.clear();
-        self.tag_starts.clear();
-        self.tag_starts.push(0);
-        let (starts, tags, mut key) = (&mut self.tag_starts, &mut self.tags, None);
-        column.for_each(|sid| match (key.take(), sid) {
-            (None, 0) => starts.push(tags.len() as u32),
-            (None, sid) => key = Some(sid),
-            (Some(open), value) => tags.extend([
-                open.min(u32::MAX.into()) as u32,
-                value.min(u32::MAX.into()) as u32,
-            ]),
-        })?;
-        if key.is_some() {
+        let nodes = self.ids.len();
+        let (starts, tags) = (&mut self.tag_starts, &mut self.tags);
+        starts.clear();
+        starts.resize(nodes + 1, 0);
+        tags.clear();
+        tags.resize(column.count(), 0);
+        let (open, node, end) =
+            column.fold((0u64, 0usize, 0usize), |(key, node, at), sid| match (key, sid) {
+                (0, 0) => {
+                    if let Some(start) = starts.get_mut(node + 1) {
+                        *start = at as u32;
+                    }
+                    (0, node + 1, at)
+                }
+                (0, sid) => (sid, node, at),
+                (key, value) => {
+                    if let Some(pair) = tags.get_mut(at..at + 2) {
+                        pair.copy_from_slice(&[key, value].map(|sid| sid.min(u32::MAX.into()) as u32));
+                    }
+                    (0, node, at + 2)
+                }
+            })?;
+        if open != 0 {
             return Err(BlockErrorKind::Lengths {
                 column: "keys_vals",
                 expected: 2,
@@ -90,20 +103,76 @@ impl NodeArrays {
             }
             .into());
         }
+        tags.truncate(end);
         // Delimiters may be missing at the end: nodes without tags, or one whose tags nothing ends.
-        starts.truncate(self.ids.len() + 1);
-        while starts.len() <= self.ids.len() {
-            starts.push(tags.len() as u32);
-        }
+        starts[(node + 1).min(nodes + 1)..].fill(end as u32);
         Ok(true)
+    }
+}
+
+/// The ways or the relations of a block: what tells them and their versions apart as arrays, and where their
+/// messages lie. Arrays are kept between blocks.
+#[derive(Debug, Default)]
+pub struct MessageArrays {
+    /// Ids.
+    pub ids: Vec<i64>,
+    /// Versions, 0 where there is none.
+    pub versions: Vec<i64>,
+    /// Times in seconds since 1970, the least number where there is none.
+    pub timestamps: Vec<i64>,
+    /// Where in the block's bytes each message begins and ends.
+    pub(crate) places: Vec<(u32, u32)>,
+}
+
+impl MessageArrays {
+    /// Reads a block. `None`, with nothing usable in the arrays, if it holds anything but ways, or anything but
+    /// relations; otherwise which of them.
+    pub fn read(&mut self, block: &Block) -> Result<Option<Kind>, BlockError> {
+        self.ids.clear();
+        self.versions.clear();
+        self.timestamps.clear();
+        self.places.clear();
+        let base = block.data().as_ptr() as usize;
+        let mut known = None;
+        for group in block.groups() {
+            let mut items = group.items();
+            while let Some((item, message)) = items.try_next_raw()? {
+                let kind = match item {
+                    RawItem::Way => Kind::Way,
+                    RawItem::Relation => Kind::Relation,
+                    RawItem::Node | RawItem::Dense => return Ok(None),
+                };
+                if *known.get_or_insert(kind) != kind {
+                    return Ok(None);
+                }
+                let (mut id, mut info) = (None, None);
+                let mut fields = Fields::new(message);
+                while let Some((number, value)) = fields.try_next()? {
+                    match number {
+                        1 => id = Some(value.varint()? as i64),
+                        4 => info = Some(value.bytes()?),
+                        _ => {}
+                    }
+                }
+                let id = id.ok_or(BlockErrorKind::NoId)?;
+                let metadata = RawMetadata::read(block, info).map_err(|e| e.of(ElementId::new(kind, id)))?;
+                self.ids.push(id);
+                self.versions.push(metadata.version.unwrap_or(0).into());
+                let timestamp = metadata.timestamp.map_or(i64::MIN, |time| time.0);
+                self.timestamps.push(timestamp);
+                // Blocks have at most 32 MiB.
+                let start = (message.as_ptr() as usize - base) as u32;
+                self.places.push((start, start + message.len() as u32));
+            }
+        }
+        Ok(known)
     }
 }
 
 /// The first element of a block, from the first bytes of its decompressed data. `None` if they do not reach so
 /// far, or the fields are in an unusual order.
-pub fn peek_first_element(prefix: &[u8]) -> Option<osmill_model::ElementId> {
+pub fn peek_first_element(prefix: &[u8]) -> Option<ElementId> {
     use crate::wire::{read_varint, zigzag_decode};
-    use osmill_model::{ElementId, Kind};
     // The key of a length-delimited field and the bytes after its length.
     fn enter(data: &[u8]) -> Option<(u64, usize, &[u8])> {
         let mut rest = data;

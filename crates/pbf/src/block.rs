@@ -13,7 +13,7 @@ use osmill_model::{Location, Timestamp};
 use crate::dense::DenseNodes;
 use crate::element::{Element, Node, RawMetadata, Relation, Tags, Way};
 use crate::error::{BlockError, BlockErrorKind};
-use crate::wire::{Fields, Varints, WireError, zigzag_decode};
+use crate::wire::{Fields, Value, Varints, WireError, zigzag_decode};
 
 /// Nanodegrees in a unit of [`Location`].
 const NANODEGREES: i64 = 100;
@@ -391,6 +391,26 @@ impl<'a> Items<'a> {
         }
         ids.push(id.ok_or(BlockErrorKind::NoId)?);
         Ok(())
+    }
+
+    /// Id and keys, as string numbers, of a way or relation in a message of [`Items::try_next_raw`], for telling
+    /// quickly that its tags are of no interest. `None` where a full look is needed.
+    #[inline]
+    pub fn parse_keys(&self, message: &'a [u8]) -> Option<(i64, Varints<'a>)> {
+        let (mut id, mut keys) = (None, None);
+        let mut fields = Fields::new(message);
+        while let Ok(Some((number, value))) = fields.try_next() {
+            match (number, value) {
+                (1, Value::Varint(value)) => id = Some(value as i64),
+                (2, Value::Bytes(bytes)) if keys.is_none() => keys = Some(bytes),
+                (1 | 2, _) => return None,
+                _ => {}
+            }
+        }
+        match fields.rest() {
+            [] => Some((id?, Varints::packed(keys.unwrap_or_default()))),
+            _ => None,
+        }
     }
 
     /// The way in a message of [`Items::try_next_raw`].

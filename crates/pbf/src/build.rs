@@ -8,16 +8,17 @@
 //! Copying from a source block translates string numbers through a table, so that each string of a source is
 //! hashed once, and takes references, members and locations over as bytes.
 
-use osmill_model::{Kind, Location, Member, Metadata, Tag};
+use osmill_model::{ElementId, Kind, Location, Member, Metadata, Tag};
 
-use crate::arrays::NodeArrays;
+use crate::arrays::{MessageArrays, NodeArrays};
 use crate::block::Block;
 use crate::element::{Element, Node, RawMetadata, RawTags, Relation, Way};
 use crate::error::{BlockError, BlockErrorKind};
 use crate::index::{IndexBuilder, IndexRecord};
 use crate::strings::StringTable;
 use crate::wire::{
-    Varints, write_bytes_field, write_packed_field, write_sint, write_varint, write_varint_field,
+    Varints, bytes_field_len, write_bytes_field, write_deltas, write_packed_field, write_sint, write_varint,
+    write_varint_field, write_varints,
 };
 
 /// Elements in a block unless the caller wants another number: what other writers take.
@@ -61,6 +62,18 @@ impl MetadataFields {
         user: false,
         visible: false,
     };
+
+    /// What both keep.
+    pub fn and(self, other: Self) -> Self {
+        MetadataFields {
+            version: self.version && other.version,
+            timestamp: self.timestamp && other.timestamp,
+            changeset: self.changeset && other.changeset,
+            uid: self.uid && other.uid,
+            user: self.user && other.user,
+            visible: self.visible && other.visible,
+        }
+    }
 
     /// The metadata with what is not kept made absent.
     pub fn filter(self, metadata: Metadata<'_>) -> Metadata<'_> {
@@ -156,20 +169,49 @@ impl DenseColumns {
         }
     }
 
+    fn info_len(&self) -> usize {
+        self.info.iter().map(|column| packed_len(column)).sum()
+    }
+
+    /// Bytes of the DenseNodes message.
+    fn message_len(&self) -> usize {
+        let info = self.info_len();
+        let columns = [&self.ids, &self.lats, &self.lons];
+        columns.iter().map(|column| packed_len(column)).sum::<usize>()
+            + if info > 0 { bytes_field_len(info) } else { 0 }
+            + if self.any_tag { packed_len(&self.tags) } else { 0 }
+    }
+
     /// Appends the DenseNodes message.
     fn encode(&self, out: &mut Vec<u8>) {
         write_packed_field(out, 1, &self.ids);
-        let mut info = Vec::with_capacity(self.info.iter().map(|c| c.len() + 8).sum());
-        for (i, column) in self.info.iter().enumerate() {
-            write_packed_field(&mut info, i as u32 + 1, column);
+        let info = self.info_len();
+        if info > 0 {
+            write_length(out, 5, info);
+            for (i, column) in self.info.iter().enumerate() {
+                write_packed_field(out, i as u32 + 1, column);
+            }
         }
-        write_packed_field(out, 5, &info);
         write_packed_field(out, 8, &self.lats);
         write_packed_field(out, 9, &self.lons);
         if self.any_tag {
             write_packed_field(out, 10, &self.tags);
         }
     }
+}
+
+/// Bytes of a packed column's field, which is left out if there is nothing in it.
+fn packed_len(column: &[u8]) -> usize {
+    match column {
+        [] => 0,
+        column => bytes_field_len(column.len()),
+    }
+}
+
+/// Appends the beginning of a length-delimited field.
+fn write_length(out: &mut Vec<u8>, field: u32, len: usize) {
+    write_varint(out, u64::from(field) << 3 | 2);
+    write_varint(out, len as u64);
 }
 
 fn mask_of(metadata: &RawMetadata) -> u8 {
@@ -266,11 +308,10 @@ impl BlockBuilder {
         match self.open.take() {
             None => {}
             Some(Kind::Node) => {
-                self.message.clear();
-                self.dense.encode(&mut self.message);
-                self.body.clear();
-                write_bytes_field(&mut self.body, 2, &self.message);
-                write_bytes_field(&mut self.groups, 2, &self.body);
+                let message = self.dense.message_len();
+                write_length(&mut self.groups, 2, bytes_field_len(message));
+                write_length(&mut self.groups, 2, message);
+                self.dense.encode(&mut self.groups);
                 self.dense.clear();
             }
             Some(_) => write_bytes_field(&mut self.groups, 2, &self.body),
@@ -578,13 +619,12 @@ impl BlockBuilder {
             last,
             ..
         } = &mut self.dense;
-        last[0] = push_deltas(ids, &columns.ids[range.clone()], last[0]);
-        last[1] = push_deltas(lats, &columns.lats[range.clone()], last[1]);
-        last[2] = push_deltas(lons, &columns.lons[range.clone()], last[2]);
+        last[0] = write_deltas(ids, last[0], columns.ids[range.clone()].iter().copied());
+        last[1] = write_deltas(lats, last[1], columns.lats[range.clone()].iter().copied());
+        last[2] = write_deltas(lons, last[2], columns.lons[range.clone()].iter().copied());
         if version {
-            columns.versions[range.clone()]
-                .iter()
-                .for_each(|v| write_varint(&mut self.dense.info[0], *v as u64));
+            let versions = columns.versions[range.clone()].iter();
+            write_varints(&mut self.dense.info[0], versions.map(|version| *version as u64));
         }
         for (on, slot, values) in [
             (timestamp, 1, &columns.timestamps),
@@ -593,18 +633,18 @@ impl BlockBuilder {
         ] {
             if on {
                 let last = &mut self.dense.last[slot + 2];
-                *last = push_deltas(&mut self.dense.info[slot], &values[range.clone()], *last);
+                let values = values[range.clone()].iter().copied();
+                *last = write_deltas(&mut self.dense.info[slot], *last, values);
             }
         }
         if user {
-            for sid in &columns.user_sids[range.clone()] {
-                let number = i64::from(self.translation.numbers[*sid as usize] - 1);
-                let delta = self.dense.delta(6, number);
-                write_sint(&mut self.dense.info[4], delta);
-            }
+            let numbers = &self.translation.numbers;
+            let sids = columns.user_sids[range.clone()].iter();
+            let sids = sids.map(|sid| i64::from(numbers[*sid as usize] - 1));
+            self.dense.last[6] = write_deltas(&mut self.dense.info[4], self.dense.last[6], sids);
         }
-        for i in range.clone() {
-            let tags = columns.tag_starts[i] as usize..columns.tag_starts[i + 1] as usize;
+        for starts in columns.tag_starts[range.start..=range.end].windows(2) {
+            let tags = starts[0] as usize..starts[1] as usize;
             for pair in columns.tags[tags].chunks_exact(2) {
                 let number = |sid: u32| self.translation.numbers[sid as usize] - 1;
                 let (key, value) = (number(pair[0]), number(pair[1]));
@@ -613,19 +653,50 @@ impl BlockBuilder {
             self.dense.tags.push(0);
         }
         self.index.note_ids(&columns.ids[range.clone()]);
-        for (lat, lon) in columns.lats[range.clone()].iter().zip(&columns.lons[range]) {
-            let location = Location {
-                lon: *lon as i32,
-                lat: *lat as i32,
-            };
-            if location != Location::new(i32::MAX, i32::MAX) {
-                self.index.note_location(location);
+        let none = i64::from(i32::MAX);
+        let (lats, lons) = (&columns.lats[range.clone()], &columns.lons[range]);
+        let extremes = |values: &[i64]| {
+            let pick = |(low, high): (i64, i64), value: &i64| (low.min(*value), high.max(*value));
+            values.iter().fold((i64::MAX, i64::MIN), pick)
+        };
+        let ((south, north), (west, east)) = (extremes(lats), extremes(lons));
+        if north == none && east == none {
+            // Some node may be without a location, which must not count.
+            for (lat, lon) in lats.iter().zip(lons).filter(|at| *at != (&none, &none)) {
+                self.index.note_location(Location::new(*lon as i32, *lat as i32));
             }
+        } else {
+            self.index.note_location(Location::new(west as i32, south as i32));
+            self.index.note_location(Location::new(east as i32, north as i32));
         }
         let record = &mut self.index.record;
         record.has_tags |= self.dense.any_tag;
         record.has_metadata |= mask != 0;
         Ok(())
+    }
+
+    /// Adds a way or a relation of a block whose messages were found; like [`BlockBuilder::copy`].
+    ///
+    /// # Panics
+    ///
+    /// If there are not so many.
+    pub fn copy_message(
+        &mut self,
+        block: &Block,
+        kind: Kind,
+        messages: &MessageArrays,
+        at: usize,
+    ) -> Result<(), BlockError> {
+        let (start, end) = messages.places[at];
+        let message = &block.data()[start as usize..end as usize];
+        let copied = match kind {
+            Kind::Way => Way::parse(block, message).and_then(|way| self.copy_way(&way)),
+            _ => Relation::parse(block, message).and_then(|relation| self.copy_relation(&relation)),
+        };
+        copied.map_err(|e| BlockError {
+            element: e.element.or(Some(ElementId::new(kind, messages.ids[at]))),
+            what: e.what,
+        })
     }
 
     fn copy_dense_tags(&mut self, node: &Node<'_>) -> Result<(), BlockError> {
@@ -745,16 +816,6 @@ impl BlockBuilder {
         self.translation.serial = 0;
         std::mem::take(&mut self.index).finish()
     }
-}
-
-/// Appends the differences of values that come after `last`; gives the last of them.
-fn push_deltas(column: &mut Vec<u8>, values: &[i64], mut last: i64) -> i64 {
-    column.reserve(2 * values.len());
-    for value in values {
-        write_sint(column, value.wrapping_sub(last));
-        last = *value;
-    }
-    last
 }
 
 /// Appends the delta-coded columns of a way's locations; an unknown location is written as libosmium does.

@@ -297,9 +297,23 @@ pub struct DensePicker {
     sums: [Vec<i64>; 7],
     versions: Vec<u64>,
     visibles: Vec<u64>,
+    /// The block whose ids and locations are in the first three arrays already, lent by columns.
+    lent: Option<u64>,
 }
 
 impl DensePicker {
+    /// Takes ids and locations that have been read from a block over, so that picking from the same block need not
+    /// read them again. Leaves the columns in disorder.
+    pub fn lend(&mut self, columns: &mut NodeColumns) {
+        self.lent = columns.source.take();
+        if self.lent.is_some() {
+            let [ids, lats, lons, ..] = &mut self.sums;
+            std::mem::swap(ids, &mut columns.ids);
+            std::mem::swap(lats, &mut columns.lats);
+            std::mem::swap(lons, &mut columns.lons);
+        }
+    }
+
     /// Calls `visit` with each node, given by its number from 0, for which `wants` is true, in their order.
     ///
     /// # Errors
@@ -321,7 +335,8 @@ impl DensePicker {
             info.uids,
             info.user_sids,
         ];
-        for (sums, column) in self.sums.iter_mut().zip(columns) {
+        let lent = self.lent.take() == Some(dense.block.serial()) && self.sums[0].len() == dense.count;
+        for (sums, column) in self.sums.iter_mut().zip(columns).skip(if lent { 3 } else { 0 }) {
             sums.clear();
             column
                 .column()
@@ -334,7 +349,7 @@ impl DensePicker {
         ] {
             values.clear();
             column
-                .for_each(|value| values.push(value))
+                .decode_into(values, |value| value)
                 .map_err(BlockError::from)?;
         }
         let [ids, lats, lons, timestamps, changesets, uids, user_sids] = &self.sums;
@@ -396,6 +411,8 @@ pub struct NodeColumns {
     pub locations: Vec<Option<Location>>,
     lats: Vec<i64>,
     lons: Vec<i64>,
+    /// The block that all nodes are from, if they are from one message of dense nodes.
+    source: Option<u64>,
 }
 
 impl NodeColumns {
@@ -403,11 +420,13 @@ impl NodeColumns {
     pub fn clear(&mut self) {
         self.ids.clear();
         self.locations.clear();
+        self.source = None;
     }
 
     /// Appends dense nodes.
     pub fn push_dense(&mut self, dense: &DenseNodes<'_>) -> Result<(), BlockError> {
         let start = self.ids.len();
+        self.source = (start == 0).then(|| dense.block.serial());
         dense.ids.column().decode_deltas_into(&mut self.ids)?;
         for (column, values) in [(dense.lats, &mut self.lats), (dense.lons, &mut self.lons)] {
             values.clear();
@@ -436,6 +455,7 @@ impl NodeColumns {
 
     /// Appends a node.
     pub fn push(&mut self, node: &Node<'_>) -> Result<(), BlockError> {
+        self.source = None;
         self.locations.push(node.location()?);
         self.ids.push(node.id());
         Ok(())

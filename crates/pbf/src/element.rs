@@ -4,7 +4,7 @@ use osmill_model::{ElementId, Kind, Location, Member, Metadata, Tag, Timestamp};
 
 use crate::block::{Block, RawItem, Scale};
 use crate::error::{BlockError, BlockErrorKind};
-use crate::wire::{Deltas, Fields, Varints, zigzag_decode};
+use crate::wire::{Deltas, Fields, Value, Varints, WireError, read_varint, zigzag_decode};
 
 /// A node, way or relation.
 // See [`Item`].
@@ -145,19 +145,35 @@ impl RawMetadata {
     pub(crate) fn read(block: &Block, info: Option<&[u8]>) -> Result<Self, BlockErrorKind> {
         let mut metadata = RawMetadata::default();
         let Some(info) = info else { return Ok(metadata) };
-        let mut fields = Fields::new(info);
+        let mut rest = info;
+        // As every writer has it: numbers in fields of numbers up to 15.
+        while let [key, tail @ ..] = rest
+            && key & 0x87 == 0
+        {
+            rest = tail;
+            let value = read_varint(&mut rest)?;
+            metadata.set(block, u32::from(key >> 3), Value::Varint(value))?;
+        }
+        let mut fields = Fields::new(rest);
         while let Some((number, value)) = fields.try_next()? {
-            match number {
-                1 => metadata.set_version(value.varint()? as i64)?,
-                2 => metadata.timestamp = Some(block.scale().timestamp(value.varint()? as i64)?),
-                3 => metadata.set_changeset(value.varint()? as i64)?,
-                4 => metadata.set_uid(value.varint()? as i64)?,
-                5 => metadata.user_sid = Some(value.varint()?),
-                6 => metadata.visible = Some(value.varint()? != 0),
-                _ => {}
-            }
+            metadata.set(block, number, value)?;
         }
         Ok(metadata)
+    }
+
+    #[inline(always)]
+    fn set(&mut self, block: &Block, number: u32, value: Value<'_>) -> Result<(), BlockErrorKind> {
+        match number {
+            0 => return Err(WireError::WireType(0).into()),
+            1 => self.set_version(value.varint()? as i64)?,
+            2 => self.timestamp = Some(block.scale().timestamp(value.varint()? as i64)?),
+            3 => self.set_changeset(value.varint()? as i64)?,
+            4 => self.set_uid(value.varint()? as i64)?,
+            5 => self.user_sid = Some(value.varint()?),
+            6 => self.visible = Some(value.varint()? != 0),
+            _ => {}
+        }
+        Ok(())
     }
 
     pub(crate) fn resolve(self, block: &Block) -> Result<Metadata<'_>, BlockErrorKind> {
@@ -348,11 +364,6 @@ impl<'a> Way<'a> {
     /// Whether the way carries locations of its nodes.
     pub fn has_locations(&self) -> bool {
         !self.lats.is_empty() || !self.lons.is_empty()
-    }
-
-    /// Whether the message has a field of locations, be it an empty one.
-    pub(crate) fn has_location_fields(&self) -> bool {
-        self.lats.is_present() || self.lons.is_present()
     }
 
     /// The locations that the way carries, one for each reference. Where it carries fewer, `None` follows.

@@ -29,6 +29,18 @@ pub struct HeaderBox {
     pub bottom: i64,
 }
 
+impl HeaderBox {
+    /// The smallest rectangle around both.
+    pub fn union(self, other: HeaderBox) -> HeaderBox {
+        HeaderBox {
+            left: self.left.min(other.left),
+            right: self.right.max(other.right),
+            top: self.top.max(other.top),
+            bottom: self.bottom.min(other.bottom),
+        }
+    }
+}
+
 /// The contents of a file's header block. What this library has no name for is kept in `unknown`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FileHeader {
@@ -50,6 +62,11 @@ pub struct FileHeader {
     pub replication_base_url: Option<String>,
     /// Fields without a name here, as wire bytes.
     pub unknown: Vec<u8>,
+    /// The parts of the area, where a text file tells several. PBF has no place for them, only for the rectangle
+    /// around them, [`bbox`](Self::bbox); they hold as long as they make it up.
+    pub parts: Vec<HeaderBox>,
+    /// JOSM's mark whether data may be uploaded. PBF has no place for it.
+    pub upload: Option<String>,
 }
 
 impl FileHeader {
@@ -132,6 +149,22 @@ impl FileHeader {
         out
     }
 
+    /// The areas that the data covers: the parts if they are told, else the rectangle around them, if any.
+    pub fn areas(&self) -> Vec<HeaderBox> {
+        let around = self.parts.iter().copied().reduce(HeaderBox::union);
+        if around.is_some() && around == self.bbox {
+            self.parts.clone()
+        } else {
+            self.bbox.into_iter().collect()
+        }
+    }
+
+    /// Sets the areas that the data covers.
+    pub fn set_areas(&mut self, areas: Vec<HeaderBox>) {
+        self.bbox = areas.iter().copied().reduce(HeaderBox::union);
+        self.parts = areas;
+    }
+
     /// Whether the header names an optional feature.
     pub fn has_optional(&self, feature: &str) -> bool {
         self.optional_features.iter().any(|f| f == feature)
@@ -198,6 +231,28 @@ mod tests {
         header.required_features.push("Wombat-2".into());
         let error = FileHeader::parse(&header.encode()).unwrap_err();
         assert_eq!(error, HeaderError::RequiredFeature("Wombat-2".into()));
+    }
+
+    #[test]
+    fn parts_of_an_area_hold_while_they_make_it_up() {
+        let part = |left| HeaderBox {
+            left,
+            right: left + 5,
+            top: 3,
+            bottom: -3,
+        };
+        let mut header = FileHeader::new("test");
+        header.set_areas(vec![part(0), part(100)]);
+        assert_eq!(header.bbox.map(|b| (b.left, b.right)), Some((0, 105)));
+        assert_eq!(header.areas().len(), 2);
+        assert_eq!(
+            FileHeader::parse(&header.encode()).unwrap().areas(),
+            [header.bbox.unwrap()]
+        );
+        header.bbox = Some(part(7));
+        assert_eq!(header.areas(), [part(7)]);
+        header.bbox = None;
+        assert_eq!(header.areas(), []);
     }
 
     #[test]

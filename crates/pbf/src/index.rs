@@ -24,7 +24,7 @@ use osmill_model::{BoundingBox, ElementId, Kind, KindSet, Location, id_order};
 
 use crate::block::{Block, RawItem};
 use crate::dense::DenseNodes;
-use crate::element::Node;
+use crate::element::{MetadataSource, Node};
 use crate::error::{BlockError, BlockErrorKind};
 use crate::wire::{Fields, Value, Varints, WireError, count_varints, zigzag_decode};
 
@@ -340,11 +340,9 @@ impl IndexBuilder {
     pub fn note_plain_node(&mut self, node: &Node<'_>) -> Result<(), BlockError> {
         self.note(Kind::Node, node.id());
         self.record.has_tags |= !node.tags().is_empty();
-        if let crate::element::MetadataSource::Info(info, _) = node.metadata {
-            if let Some(info) = info.filter(|info| !info.is_empty()) {
-                self.record.has_metadata = true;
-                self.record.has_visibility |= has_visible_field(info)?;
-            }
+        if let MetadataSource::Info(Some(info @ [_, ..]), _) = node.metadata {
+            self.record.has_metadata = true;
+            self.record.has_visibility |= has_visible_field(info)?;
         }
         if let Some(location) = node.location()? {
             self.note_location(location);
@@ -354,16 +352,13 @@ impl IndexBuilder {
 
     /// Notes a column of node ids: at once if it is ascending, as it nearly always is.
     fn note_dense_ids(&mut self, column: Varints<'_>) -> Result<(), BlockError> {
-        let (mut sum, mut least, mut count) = (0i64, i64::MAX, 0u32);
         let mut rest = column;
         let Some(first) = rest.try_next()?.map(zigzag_decode) else {
             return Ok(());
         };
-        rest.for_each(|delta| {
+        let (sum, least, count) = rest.fold((0i64, i64::MAX, 0u32), |(sum, least, count), delta| {
             let delta = zigzag_decode(delta);
-            least = least.min(delta);
-            sum = sum.wrapping_add(delta);
-            count += 1;
+            (sum.wrapping_add(delta), delta.min(least), count + 1)
         })?;
         let last = first.wrapping_add(sum);
         // Positive differences cannot have wrapped around unnoticed: there are too few of them.
@@ -406,9 +401,9 @@ impl IndexBuilder {
             return Ok(());
         }
         let extremes = |column: Varints<'_>| -> Result<(i64, i64), BlockError> {
-            let (mut low, mut high) = (i64::MAX, i64::MIN);
-            column.for_each_sum(|value| (low, high) = (low.min(value), high.max(value)))?;
-            Ok((low, high))
+            Ok(column.fold_sums((i64::MAX, i64::MIN), |(low, high), value| {
+                (value.min(low), value.max(high))
+            })?)
         };
         let (south, north) = extremes(lats.column())?;
         let (west, east) = extremes(lons.column())?;

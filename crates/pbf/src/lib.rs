@@ -58,7 +58,7 @@ mod splice;
 mod strings;
 pub mod wire;
 
-pub use arrays::{NodeArrays, peek_first_element};
+pub use arrays::{MessageArrays, NodeArrays, peek_first_element};
 pub use block::{Block, Elements, Group, Item, Items, RawItem};
 pub use build::{BlockBuilder, ELEMENTS_PER_BLOCK, MetadataFields, encode_way_locations};
 pub use codec::{BlobData, Codec, Compression, Compressor, Decompressor, ParseCompressionError};

@@ -6,10 +6,8 @@
 use osmill_model::{ElementId, Kind, Location};
 
 use crate::block::Block;
-use crate::build::encode_way_locations;
-use crate::element::Way;
 use crate::error::{BlockError, BlockErrorKind};
-use crate::wire::{Fields, write_bytes_field, write_varint};
+use crate::wire::{Fields, Varints, WireError, write_bytes_field, write_deltas, write_varint};
 
 /// Writes blocks whose ways carry the locations of their nodes. Buffers are kept between blocks.
 #[derive(Debug, Default)]
@@ -19,6 +17,40 @@ pub struct WayLocationSplicer {
     lons: Vec<u8>,
 }
 
+/// What is looked at of a way's message.
+struct Message<'a> {
+    bytes: &'a [u8],
+    id: i64,
+    refs: Varints<'a>,
+    /// Whether there is a field of locations, be it an empty one.
+    has_locations: bool,
+}
+
+impl<'a> Message<'a> {
+    fn walk(bytes: &'a [u8]) -> Result<Self, BlockError> {
+        let (mut id, mut refs, mut has_locations) = (None, Varints::default(), false);
+        let mut fields = Fields::new(bytes);
+        loop {
+            let from_here = fields.rest();
+            let Some((number, value)) = fields.try_next()? else {
+                break;
+            };
+            match number {
+                1 => id = Some(value.varint()? as i64),
+                8 => refs.push(number, value, from_here)?,
+                9 | 10 => has_locations = true,
+                _ => {}
+            }
+        }
+        Ok(Message {
+            bytes,
+            id: id.ok_or(BlockErrorKind::NoId)?,
+            refs,
+            has_locations,
+        })
+    }
+}
+
 impl Block {
     /// Appends the node references of all ways of the block, in their order.
     pub fn way_refs_into(&self, refs: &mut Vec<i64>) -> Result<(), BlockError> {
@@ -26,10 +58,9 @@ impl Block {
             let mut fields = Fields::new(group.data());
             while let Some((number, value)) = fields.try_next()? {
                 if number == 3 {
-                    let way = Way::parse(self, value.bytes()?)?;
-                    way.refs
-                        .decode_deltas_into(refs)
-                        .map_err(|e| BlockErrorKind::from(e).of(ElementId::new(Kind::Way, way.id)))?;
+                    let way = Message::walk(value.bytes()?)?;
+                    let failed = |e: WireError| BlockErrorKind::from(e).of(ElementId::new(Kind::Way, way.id));
+                    way.refs.decode_deltas_into(refs).map_err(failed)?;
                 }
             }
         }
@@ -70,9 +101,9 @@ impl WayLocationSplicer {
                     break;
                 };
                 if number == 3 {
-                    let way = Way::parse(block, value.bytes()?)?;
+                    let way = Message::walk(value.bytes()?)?;
                     let own;
-                    (own, rest) = rest.split_at(way.ref_count());
+                    (own, rest) = rest.split_at(way.refs.count());
                     self.put_way(&way, own)?;
                 } else {
                     self.group
@@ -86,11 +117,14 @@ impl WayLocationSplicer {
     }
 
     /// Appends the way as a field of the group.
-    fn put_way(&mut self, way: &Way<'_>, locations: &[Option<Location>]) -> Result<(), BlockError> {
-        let message = way.message();
+    fn put_way(&mut self, way: &Message<'_>, locations: &[Option<Location>]) -> Result<(), BlockError> {
+        let message = way.bytes;
         self.lats.clear();
         self.lons.clear();
-        encode_way_locations(locations.iter().copied(), &mut self.lats, &mut self.lons);
+        let nowhere = Location::new(i32::MAX, i32::MAX);
+        let locations = locations.iter().map(|at| at.unwrap_or(nowhere));
+        write_deltas(&mut self.lats, 0, locations.clone().map(|at| i64::from(at.lat)));
+        write_deltas(&mut self.lons, 0, locations.map(|at| i64::from(at.lon)));
         let columns = [(9, &self.lats), (10, &self.lons)].map(|(field, column)| {
             let len = column.len();
             // One byte for the key, the length, the column; nothing for an empty one.
@@ -110,7 +144,7 @@ impl WayLocationSplicer {
             write_varint(group, 3 << 3 | 2);
             write_varint(group, (len + added) as u64);
         };
-        if way.has_location_fields() {
+        if way.has_locations {
             let mut kept = Vec::with_capacity(message.len());
             let mut fields = Fields::new(message);
             loop {

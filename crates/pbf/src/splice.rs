@@ -2,15 +2,17 @@
 //!
 //! [`Splicer::keep`] takes ways and relations over as the bytes they are, unknown fields included. Dense nodes
 //! have to be coded anew, since each is a difference to the one before; their string numbers stay as they are.
-//! [`Splicer::strip_metadata`] drops metadata fields and columns and copies everything else byte by byte.
+//! [`Splicer::strip_metadata`] drops metadata fields and columns and copies everything else byte by byte, and so
+//! does [`Splicer::strip_way_locations`]. [`Splicer::plain_nodes`] turns dense nodes into messages of their own.
 
-use crate::block::{Block, Item};
+use crate::block::{Block, Item, RawItem};
 use crate::build::MetadataFields;
 use crate::dense::DenseNodes;
 use crate::element::Element;
 use crate::error::BlockError;
 use crate::wire::{
     Fields, Value, WireError, write_bytes_field, write_packed_field, write_sint, write_varint,
+    write_varint_field, zigzag_encode,
 };
 
 /// Writes blocks that hold some elements of another. Buffers are kept between blocks.
@@ -163,6 +165,93 @@ impl Splicer {
             write_bytes_field(out, number, message);
             Ok(true)
         })
+    }
+
+    /// Appends to `out` the block without the locations that ways carry.
+    pub fn strip_way_locations(&mut self, block: &Block, out: &mut Vec<u8>) -> Result<(), BlockError> {
+        let Splicer { group, message, .. } = self;
+        copy_fields(block.data(), out, |number, value, out| {
+            let (2, Value::Bytes(fields)) = (number, value) else {
+                return Ok(false);
+            };
+            group.clear();
+            copy_fields(fields, group, |number, value, out| {
+                let (3, Value::Bytes(way)) = (number, value) else {
+                    return Ok(false);
+                };
+                message.clear();
+                copy_fields(way, message, |number, _, _| Ok(matches!(number, 9 | 10)))?;
+                write_bytes_field(out, 3, message);
+                Ok(true)
+            })?;
+            write_bytes_field(out, 2, group);
+            Ok(true)
+        })?;
+        Ok(())
+    }
+
+    /// Appends to `out` the block with its dense nodes as plain ones, a message each: two to three times as
+    /// large, for readers that know no others.
+    pub fn plain_nodes(&mut self, block: &Block, out: &mut Vec<u8>) -> Result<(), BlockError> {
+        block.frame_fields(|bytes| out.extend_from_slice(bytes))?;
+        for group in block.groups() {
+            self.group.clear();
+            let mut items = group.items();
+            while let Some((item, message)) = items.try_next_raw()? {
+                let field = match item {
+                    RawItem::Dense => {
+                        self.scatter(items.parse_dense(message)?)?;
+                        continue;
+                    }
+                    RawItem::Node => 1,
+                    RawItem::Way => 3,
+                    RawItem::Relation => 4,
+                };
+                write_bytes_field(&mut self.group, field, message);
+            }
+            write_packed_field(out, 2, &self.group);
+        }
+        Ok(())
+    }
+
+    /// Appends dense nodes to the group as plain ones. Units stay those of the block.
+    fn scatter(&mut self, mut nodes: DenseNodes<'_>) -> Result<(), BlockError> {
+        let Splicer {
+            group,
+            message,
+            columns: [keys, values, info, ..],
+        } = self;
+        while let Some((node, row)) = nodes.try_next_raw()? {
+            for column in [&mut *message, keys, values, info] {
+                column.clear();
+            }
+            write_varint_field(message, 1, zigzag_encode(node.id));
+            let mut tags = node.tags;
+            while let Some((key, value)) = tags.try_next()? {
+                write_varint(keys, key);
+                write_varint(values, value);
+            }
+            write_packed_field(message, 2, keys);
+            write_packed_field(message, 3, values);
+            let fields = [
+                row.version,
+                row.timestamp.map(|value| value as u64),
+                row.changeset.map(|value| value as u64),
+                row.uid.map(|value| value as u64),
+                row.user_sid.map(|value| value as u64),
+                row.visible,
+            ];
+            for (field, value) in (1..).zip(fields) {
+                if let Some(value) = value {
+                    write_varint_field(info, field, value);
+                }
+            }
+            write_packed_field(message, 4, info);
+            write_varint_field(message, 8, zigzag_encode(node.lat));
+            write_varint_field(message, 9, zigzag_encode(node.lon));
+            write_bytes_field(group, 1, message);
+        }
+        Ok(())
     }
 
     fn keep_dense(

@@ -98,6 +98,31 @@ pub fn write_sint(out: &mut Vec<u8>, value: i64) {
     write_varint(out, zigzag_encode(value));
 }
 
+/// Appends varints: faster than one by one for more than a few.
+pub fn write_varints(out: &mut Vec<u8>, values: impl IntoIterator<Item = u64>) {
+    bulk::encode_all(out, values.into_iter());
+}
+
+/// Appends the differences of values that come after `last`, zigzag-coded; gives the last of them.
+pub fn write_deltas(out: &mut Vec<u8>, last: i64, values: impl IntoIterator<Item = i64>) -> i64 {
+    let mut last = last;
+    bulk::encode_all(
+        out,
+        values.into_iter().map(|value| {
+            let delta = value.wrapping_sub(last);
+            last = value;
+            zigzag_encode(delta)
+        }),
+    );
+    last
+}
+
+/// Bytes of a length-delimited field of a number up to 15 with so many bytes in it.
+pub(crate) fn bytes_field_len(len: usize) -> usize {
+    let bits = 64 - (len as u64 | 1).leading_zeros() as usize;
+    1 + bits.div_ceil(7) + len
+}
+
 /// Appends a varint field.
 #[inline]
 pub fn write_varint_field(out: &mut Vec<u8>, field: u32, value: u64) {
@@ -324,31 +349,73 @@ impl<'a> Varints<'a> {
         }
     }
 
-    /// Visits all numbers that are left, many at a time: faster than [`Varints::try_next`] for long columns.
-    #[inline]
-    pub fn for_each(mut self, mut visit: impl FnMut(u64)) -> Result<(), WireError> {
+    /// Folds all numbers that are left, many at a time: faster than [`Varints::try_next`] for long columns.
+    ///
+    /// What is folded should be a few numbers; they stay in registers, which what a closure changes does not.
+    #[inline(always)]
+    pub fn fold<A: Copy>(mut self, init: A, mut step: impl FnMut(A, u64) -> A) -> Result<A, WireError> {
+        let mut folded = init;
         loop {
-            bulk::decode_all(self.chunk, &mut visit)?;
+            folded = bulk::fold(self.chunk, folded, &mut step)?;
             self.chunk = &[];
             if self.more.is_empty() || !self.refill() {
-                return Ok(());
+                return Ok(folded);
             }
         }
     }
 
-    /// Visits the running sums of the zigzag-coded numbers: the values of a delta-coded column.
+    /// Folds the running sums of the zigzag-coded numbers: the values of a delta-coded column.
+    #[inline(always)]
+    pub fn fold_sums<A: Copy>(self, init: A, mut step: impl FnMut(A, i64) -> A) -> Result<A, WireError> {
+        let (_, folded) = self.fold((0i64, init), |(sum, folded), delta| {
+            let sum = sum.wrapping_add(zigzag_decode(delta));
+            (sum, step(folded, sum))
+        })?;
+        Ok(folded)
+    }
+
+    /// Visits all numbers that are left.
+    #[inline]
+    pub fn for_each(self, mut visit: impl FnMut(u64)) -> Result<(), WireError> {
+        self.fold((), |(), value| visit(value))
+    }
+
+    /// Visits the running sums of the zigzag-coded numbers.
     #[inline]
     pub fn for_each_sum(self, mut visit: impl FnMut(i64)) -> Result<(), WireError> {
-        let mut sum = 0i64;
-        self.for_each(|delta| {
-            sum = sum.wrapping_add(zigzag_decode(delta));
-            visit(sum);
-        })
+        self.fold_sums((), |(), value| visit(value))
+    }
+
+    /// Appends what `of` makes of each number to `out`.
+    pub fn decode_into<T: Clone + Default>(
+        self,
+        out: &mut Vec<T>,
+        of: impl Fn(u64) -> T,
+    ) -> Result<(), WireError> {
+        let start = out.len();
+        out.resize(start + self.count(), T::default());
+        let slots = &mut out[start..];
+        self.fold(0usize, |at, value| {
+            if let Some(slot) = slots.get_mut(at) {
+                *slot = of(value);
+            }
+            at + 1
+        })?;
+        Ok(())
     }
 
     /// Appends the running sums of the zigzag-coded numbers to `out`.
     pub fn decode_deltas_into(self, out: &mut Vec<i64>) -> Result<(), WireError> {
-        self.for_each_sum(|value| out.push(value))
+        let start = out.len();
+        out.resize(start + self.count(), 0);
+        let slots = &mut out[start..];
+        self.fold_sums(0usize, |at, value| {
+            if let Some(slot) = slots.get_mut(at) {
+                *slot = value;
+            }
+            at + 1
+        })?;
+        Ok(())
     }
 }
 
@@ -391,6 +458,23 @@ pub fn count_varints(bytes: &[u8]) -> usize {
         total += (pairs.wrapping_mul(0x0001_0001_0001_0001) >> 48) as usize;
     }
     total
+}
+
+/// Like [`count_varints`], and makes sure that each could be read. O(bytes); short columns are not decoded.
+pub fn count_checked(bytes: &[u8]) -> Result<usize, WireError> {
+    if let ([.., 0..0x80], Some(last)) = (bytes, bytes.last_chunk::<8>())
+        && bytes.len() <= 64
+    {
+        let mut ends = bulk::eight_ends(*last) << (bytes.len() - 8);
+        for (i, word) in bytes.as_chunks::<8>().0.iter().enumerate() {
+            ends |= bulk::eight_ends(*word) << (8 * i);
+        }
+        // With the bytes behind the column as if they were ends.
+        if bulk::none_is_long(ends | u64::MAX.checked_shl(bytes.len() as u32).unwrap_or(0)) {
+            return Ok(ends.count_ones() as usize);
+        }
+    }
+    Varints::packed(bytes).fold(0, |count, _| count + 1)
 }
 
 /// A zigzag- and delta-coded column, as running sums.
@@ -496,6 +580,7 @@ mod tests {
             let mut bytes = Vec::new();
             values.iter().for_each(|v| write_varint(&mut bytes, *v));
             prop_assert_eq!(count_varints(&bytes), values.len());
+            prop_assert_eq!(count_checked(&bytes), Ok(values.len()));
             let mut all = Vec::new();
             Varints::packed(&bytes).for_each(|v| all.push(v)).unwrap();
             prop_assert_eq!(&all, &values);
@@ -529,7 +614,12 @@ mod tests {
             let one_by_one: Result<Vec<_>, _> = Deltas::new(Varints::packed(&bytes)).collect();
             let mut at_once = Vec::new();
             let result = Varints::packed(&bytes).decode_deltas_into(&mut at_once);
-            prop_assert_eq!(one_by_one, result.map(|()| at_once));
+            let counted = one_by_one.as_ref().map(Vec::len).map_err(|e| *e);
+            prop_assert_eq!(one_by_one.clone(), result.map(|()| at_once));
+            prop_assert_eq!(count_checked(&bytes), counted);
+            let short = &bytes[..bytes.len().min(40)];
+            let counted: Result<usize, _> = Varints::packed(short).fold(0, |count, _| count + 1);
+            prop_assert_eq!(count_checked(short), counted);
         }
     }
 }

@@ -304,6 +304,26 @@ proptest! {
         prop_assert_eq!(read(&Block::parse(bytes).unwrap()), expected);
     }
 
+    #[test]
+    fn dense_nodes_can_be_made_plain(plains in plains()) {
+        let (block, _) = build(&plains);
+        let mut bytes = Vec::new();
+        Splicer::default().plain_nodes(&block, &mut bytes).unwrap();
+        let plain = Block::parse(bytes).unwrap();
+        let is_dense = |item| matches!(item, Ok(Item::Dense(_)));
+        prop_assert!(!plain.groups().flat_map(|group| group.items()).any(is_dense));
+        prop_assert_eq!(read(&plain), plains);
+    }
+
+    #[test]
+    fn locations_of_ways_can_be_left_out(plains in plains()) {
+        let (block, _) = build(&plains);
+        let mut bytes = Vec::new();
+        Splicer::default().strip_way_locations(&block, &mut bytes).unwrap();
+        let expected: Vec<_> = plains.into_iter().map(|p| Plain { locations: None, ..p }).collect();
+        prop_assert_eq!(read(&Block::parse(bytes).unwrap()), expected);
+    }
+
     /// Damaged blocks end in errors, and every way of looking at them ends.
     #[test]
     fn any_bytes_are_safe(plains in plains(), flips in proptest::collection::vec((any::<usize>(), any::<u8>()), 1..6)) {
@@ -329,6 +349,8 @@ proptest! {
         let _ = IndexRecord::of(&block);
         let mut out = Vec::new();
         let _ = Splicer::default().keep(&block, &mut out, |e| e.id() % 2 == 0);
+        let _ = Splicer::default().plain_nodes(&block, &mut out);
+        let _ = Splicer::default().strip_way_locations(&block, &mut out);
         // Elements that could not be copied have left nothing behind.
         let mut bytes = Vec::new();
         let expected = builder.len();

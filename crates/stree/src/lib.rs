@@ -92,7 +92,7 @@ pub use digest::DigestIndex;
 pub use error::{Error, Result};
 pub use file::{FileInfo, Kind, describe, verify};
 pub use kernel::cast::{bytes as line_bytes, bytes_mut as line_bytes_mut};
-pub use kernel::{Isa, Line, prefetch};
+pub use kernel::{Isa, Line, Wide, prefetch, run_wide};
 pub use key::Key;
 pub use memory::{Advice, LineBuffer, PageReport};
 pub use search::{NOT_FOUND, Search};

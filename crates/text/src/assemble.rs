@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use osmill_model::{ElementId, Kind, Location, Member, Metadata, Tag, Timestamp};
-use osmill_pbf::{Block, BlockBuilder};
+use osmill_pbf::{Block, BlockBuilder, IndexRecord};
 
 /// What a change file says about an element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -36,6 +36,8 @@ pub struct TextBlock {
     pub kind: Kind,
     /// How many they are, at least one.
     pub count: u32,
+    /// What an index says of the block.
+    pub index: IndexRecord,
 }
 
 /// A piece of [`Draft::text`].
@@ -130,6 +132,7 @@ impl Assembler {
             action,
             kind,
             count: 0,
+            index: IndexRecord::default(),
         });
         block.count += 1;
         let text = |span: &Span| &draft.text[span.start as usize..span.end as usize];
@@ -175,8 +178,8 @@ impl Assembler {
         if let Some(block) = self.open.take() {
             debug_assert!(self.done.is_none(), "the block before was taken");
             self.bytes.clear();
-            self.builder.finish(&mut self.bytes);
-            self.done = Some(block);
+            let index = self.builder.finish(&mut self.bytes);
+            self.done = Some(TextBlock { index, ..block });
         }
     }
 

@@ -85,7 +85,8 @@ pub struct FormatSpec {
     pub metadata: Option<MetadataFields>,
     /// Whether XML has a `visible` attribute without history, too.
     pub force_visible_flag: Option<bool>,
-    /// Whether ways are written with the locations of their nodes.
+    /// Whether ways are written with the locations of their nodes, where they have them. They are unless this
+    /// says no, in any format.
     pub locations_on_ways: Option<bool>,
     /// Whether nodes in PBF are dense.
     pub pbf_dense_nodes: Option<bool>,
@@ -149,20 +150,22 @@ impl FormatSpec {
 
     /// The format of a file: what an argument (of `-f` or `-F`) leaves open, the path tells.
     pub fn of_path_and_argument(path: &Path, argument: Option<&str>) -> Result<Self, FormatError> {
-        let Some(argument) = argument else {
-            return FormatSpec::of_path(path);
-        };
-        let given: FormatSpec = argument.parse()?;
-        if given.syntax.is_some() {
-            return Ok(given);
+        let given = argument.map_or(Ok(FormatSpec::default()), str::parse)?;
+        given.or_path(path)
+    }
+
+    /// This format, as an argument gives it, with what it leaves open as the path tells it.
+    pub fn or_path(self, path: &Path) -> Result<Self, FormatError> {
+        if self.syntax.is_some() {
+            return Ok(self);
         }
         let named = FormatSpec::of_path(path)?;
         Ok(FormatSpec {
             syntax: named.syntax,
             compression: named.compression,
-            history: given.history.or(named.history),
-            change: given.change.or(named.change),
-            ..given
+            history: self.history.or(named.history),
+            change: self.change.or(named.change),
+            ..self
         })
     }
 
@@ -302,14 +305,15 @@ impl FormatSpec {
         }
     }
 
-    /// How text is printed in this format.
+    /// How text is printed in this format. Other than with `osmium`, locations stay on ways unless
+    /// `locations_on_ways=false` is given.
     pub fn print_options(&self) -> crate::PrintOptions {
         let change = self.change == Some(true) && self.syntax != Some(Syntax::Opl);
         crate::PrintOptions {
             metadata: self.metadata.unwrap_or_default(),
             change,
             visible: !change && (self.history == Some(true) || self.force_visible_flag == Some(true)),
-            locations_on_ways: self.locations_on_ways == Some(true),
+            locations_on_ways: self.locations_on_ways,
             deleted_locations: false,
         }
     }

@@ -20,6 +20,9 @@
 //! guesses about the cuts are verified. Small XML files, o5m, and whatever comes before the first element are
 //! parsed on the calling thread.
 //!
+//! Inflating gzip on its own thread is what bounds the reading of `.osc.gz` files: about 300 MB of text a second. A
+//! member has no places to begin in the middle, so more threads do not help.
+//!
 //! Absent values stay absent: a node without `lat` and `lon` has no location, and -1 as version, changeset or
 //! user number means that there is none. Elements in `<delete>`, and those that JOSM marks with
 //! `action='delete'`, are not visible. Strings are not checked for UTF-8.

@@ -17,8 +17,9 @@ pub struct PrintOptions {
     pub change: bool,
     /// XML only: print a `visible` attribute.
     pub visible: bool,
-    /// Print the locations that ways carry.
-    pub locations_on_ways: bool,
+    /// Print the locations that ways carry: never, or always, be it as absent (which shows in OPL), or where they
+    /// have some.
+    pub locations_on_ways: Option<bool>,
     /// Print the locations of deleted nodes where blocks have them: right for blocks read from text, where
     /// somebody wrote them on purpose, and wrong for those of PBF files, where some writers put 0/0.
     pub deleted_locations: bool,
@@ -44,8 +45,8 @@ impl PrintHeader {
             |b: &HeaderBox| BoundingBox::new(unit(b.left), unit(b.bottom), unit(b.right), unit(b.top));
         PrintHeader {
             generator: generator.into(),
-            bounds: header.bbox.iter().map(corners).collect(),
-            upload: None,
+            bounds: header.areas().iter().map(corners).collect(),
+            upload: header.upload.clone(),
         }
     }
 

@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::Path;
 
 use osmill_model::{BoundingBox, Timestamp};
-use osmill_pbf::{Block, BlockError, Element};
+use osmill_pbf::{Block, BlockError, Element, FileHeader, HeaderBox};
 
 use crate::assemble::{Action, Assembler, TextBlock, refill};
 use crate::error::{Bad, Error, Place, Problem, Warning};
@@ -36,6 +36,26 @@ pub struct Header {
     pub upload: Option<String>,
     /// The areas that the data covers.
     pub bounds: Vec<BoundingBox>,
+}
+
+impl Header {
+    /// The header of a PBF file that says the same.
+    pub fn to_file_header(&self) -> FileHeader {
+        let nano = |value: i32| i64::from(value) * 100;
+        let area = |bounds: &BoundingBox| HeaderBox {
+            left: nano(bounds.min.lon),
+            right: nano(bounds.max.lon),
+            top: nano(bounds.max.lat),
+            bottom: nano(bounds.min.lat),
+        };
+        let mut header = FileHeader::new("");
+        header.writing_program = self.generator.clone();
+        header.replication_timestamp = self.timestamp;
+        header.upload = self.upload.clone();
+        header.set_areas(self.bounds.iter().map(area).collect());
+        header.set_history(self.is_change);
+        header
+    }
 }
 
 /// A parser of one format.
@@ -152,6 +172,16 @@ impl Reader {
     /// What comes before the first element, and as much as makes up the first block, is read at once; errors in
     /// it are told here.
     pub fn open_with(input: impl Read + Send + 'static, threads: usize) -> Result<Self, Error> {
+        Reader::open_as(input, threads, None)
+    }
+
+    /// As [`open_with`](Self::open_with) for a file that is said to have this syntax. That counts only where the
+    /// content tells nothing: OPL of no elements is empty or blank.
+    pub fn open_as(
+        input: impl Read + Send + 'static,
+        threads: usize,
+        said: Option<Syntax>,
+    ) -> Result<Self, Error> {
         let threads = threads.clamp(1, 64);
         let mut source = Source::new(input, if threads > 1 { 4 * threads } else { 4 })?;
         let mut window = Vec::with_capacity(2 * CHUNK);
@@ -165,6 +195,9 @@ impl Reader {
             Sniffed::OsmXml | Sniffed::Xml => AnyParser::Xml(Box::default()),
             Sniffed::Opl => AnyParser::Opl(Box::default()),
             Sniffed::O5m => AnyParser::O5m(Box::default()),
+            _ if said == Some(Syntax::Opl) && window.iter().all(|b| b.is_ascii_whitespace()) => {
+                AnyParser::Opl(Box::default())
+            }
             other => return Err(Error::Format(other)),
         };
         let mut reader = Reader {

@@ -360,6 +360,41 @@ fn o5c_holds_all_that_elements_have() {
 }
 
 #[test]
+fn truncated_opl_is_whole_lines_and_a_warning() {
+    let text = "n1 v1 dV Ta=b x1 y2\nw12 Nn1,n2 Thighway=a%20%b\nr3 Mn1@r,w12@\n";
+    for end in 2..text.len() {
+        let mut reader = match Reader::open(std::io::Cursor::new(text[..end].to_owned())) {
+            Err(Error::At { .. }) => continue,
+            reader => reader.unwrap(),
+        };
+        let mut block = osmill_pbf::Block::empty();
+        let (mut elements, mut failed) = (0, false);
+        loop {
+            match reader.read(&mut block) {
+                Ok(Some(part)) => elements += part.count as usize,
+                Ok(None) => break,
+                Err(Error::At { .. }) => {
+                    failed = true;
+                    break;
+                }
+                Err(other) => panic!("{end}: {other}"),
+            }
+        }
+        let whole = text[..end].matches('\n').count();
+        let cut = !text[..end].ends_with('\n');
+        assert!(
+            failed || elements == whole + usize::from(cut),
+            "{end}: {elements}"
+        );
+        let warned = reader
+            .warnings()
+            .iter()
+            .any(|warning| warning.text.contains("truncated"));
+        assert_eq!(warned || failed, cut, "{end}");
+    }
+}
+
+#[test]
 fn truncated_and_damaged_o5m_is_safe() {
     let file = o5c();
     for end in 0..file.len() {

@@ -43,6 +43,13 @@ fn difference(ours: &[u8], theirs: &[u8]) -> Option<String> {
     })
 }
 
+/// A printer for a format as `osmium` understands it, which prints locations on ways on demand only.
+fn printer(format: &str) -> Printer {
+    let mut spec: FormatSpec = format.parse().unwrap();
+    spec.locations_on_ways.get_or_insert(false);
+    Printer::of(&spec).unwrap()
+}
+
 fn compare_pbf(path: &Path) {
     let (header, blocks) = read_pbf(path);
     for format in FORMATS {
@@ -50,8 +57,7 @@ fn compare_pbf(path: &Path) {
         let Some(theirs) = osmium(&arguments) else {
             continue;
         };
-        let spec: FormatSpec = format.parse().unwrap();
-        let mut printer = Printer::of(&spec).unwrap();
+        let mut printer = printer(format);
         let mut ours = Vec::new();
         printer.header(&PrintHeader::from_pbf(&header, "x"), &mut ours);
         for block in &blocks {
@@ -66,9 +72,8 @@ fn compare_pbf(path: &Path) {
 /// Converts a text file as `osmium cat` does: it knows creates from modifies by the version, whatever the
 /// file says.
 fn convert(path: &Path, format: &str) -> Vec<u8> {
-    let spec: FormatSpec = format.parse().unwrap();
     let mut reader = Reader::from_path(path).unwrap();
-    let mut printer = Printer::of(&spec).unwrap();
+    let mut printer = printer(format);
     printer.options_mut().deleted_locations = true;
     let mut out = Vec::new();
     printer.header(&PrintHeader::from_text(reader.header(), "x"), &mut out);

@@ -122,7 +122,7 @@ fn print(mut printer: Printer, elements: &[Plain]) -> Vec<u8> {
 
 fn options() -> PrintOptions {
     PrintOptions {
-        locations_on_ways: true,
+        locations_on_ways: Some(true),
         deleted_locations: true,
         ..PrintOptions::default()
     }

@@ -2,9 +2,8 @@
 
 use std::process::ExitCode;
 
-use osmill_engine::{OutputOptions, Result};
+use osmill_engine::Result;
 use osmill_ops::add_locations::{Options, add_locations};
-use osmill_ops::cat::HeaderChanges;
 
 use crate::args::{AddLocationsArgs, Common, IndexType};
 use crate::render;
@@ -19,17 +18,10 @@ pub fn run(common: &Common, args: &AddLocationsArgs) -> Result<ExitCode> {
             IndexType::Auto => None,
             IndexType::Store(path) => Some(path.clone()),
         },
-        generator: args.output.generator.clone(),
-        header: HeaderChanges::parse(&args.output.output_header)?,
+        generator: args.output.write.generator.clone(),
+        header: args.output.write.header()?,
     };
-    let output = OutputOptions {
-        overwrite: args.output.overwrite,
-        fsync: args.output.fsync,
-        direct: common.direct_io,
-        compression: args.compression.unwrap_or_default(),
-        ..OutputOptions::new(&args.output.output)
-    };
-    let report = add_locations(&job, &args.file, &options, output)?;
+    let report = add_locations(&job, &args.files, &options, args.output.options(common)?)?;
     if report.ranges > 1 && !common.quiet {
         job.warn(format!(
             "the nodes did not fit in --memory at once: {} ranges of ids, {} of scratch",

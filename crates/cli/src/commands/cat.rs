@@ -1,55 +1,32 @@
 //! `osmill cat`.
 
-use std::path::Path;
 use std::process::ExitCode;
 
-use osmill_engine::{OutputOptions, Result};
-use osmill_ops::cat::{Format, HeaderChanges, Options, cat};
-use osmill_pbf::MetadataFields;
+use osmill_engine::Result;
+use osmill_ops::cat::{Options, cat, index_beside};
 
-use crate::args::{self, Attribute, CatArgs, Common};
+use crate::args::{self, CatArgs, Common};
+use crate::commands::target::without;
 use crate::render;
 
 pub fn run(common: &Common, args: &CatArgs) -> Result<ExitCode> {
     let job = common.job()?;
-    let mut metadata = MetadataFields::ALL;
-    for attribute in &args.clean {
-        match attribute {
-            Attribute::Version => metadata.version = false,
-            Attribute::Timestamp => metadata.timestamp = false,
-            Attribute::Changeset => metadata.changeset = false,
-            Attribute::Uid => metadata.uid = false,
-            Attribute::User => metadata.user = false,
+    if args.index {
+        for path in index_beside(&job, &args.files, args.output.write.fsync)? {
+            render::print(&format!("{}\n", path.display()))?;
         }
+        render::account(common, "cat", &job);
+        return Ok(ExitCode::SUCCESS);
     }
+    let mut output = args.output.options(common)?;
+    output.metadata = output.metadata.and(without(&args.clean));
     let options = Options {
         kinds: args::kind_set(&args.object_type),
         dedupe: args.dedupe,
-        recompress: args.compression.is_some(),
-        format: match args.output_format {
-            Some(args::Format::Opl) => Format::Opl,
-            Some(args::Format::Pbf) => Format::Pbf,
-            None => format_of(&args.output.output),
-        },
-        generator: args.output.generator.clone(),
-        header: HeaderChanges::parse(&args.output.output_header)?,
-    };
-    let output = OutputOptions {
-        overwrite: args.output.overwrite,
-        fsync: args.output.fsync,
-        direct: common.direct_io,
-        compression: args.compression.unwrap_or_default(),
-        metadata,
-        ..OutputOptions::new(&args.output.output)
+        generator: args.output.write.generator.clone(),
+        header: args.output.write.header()?,
     };
     cat(&job, &args.files, &options, output)?;
     render::account(common, "cat", &job);
     Ok(ExitCode::SUCCESS)
-}
-
-fn format_of(path: &Path) -> Format {
-    match path.extension() {
-        Some(extension) if extension == "opl" => Format::Opl,
-        _ => Format::Pbf,
-    }
 }

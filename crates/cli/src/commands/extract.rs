@@ -4,18 +4,17 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{ArgGroup, Args};
-use osmill_engine::{Error, Job, OutputOptions, Result};
+use osmill_engine::{Error, FormatSpec, Job, Result};
 use osmill_geometry::{
     HeaderValue, MultiPolygon, RegionError, RegionFormat, RegionSource, parse_bbox, read_config,
     read_features, read_region,
 };
 use osmill_model::{ElementId, Kind};
-use osmill_ops::cat::{Format, HeaderChanges};
 use osmill_ops::extract::{self, Extract, Options, Strategy};
 use osmill_ops::select::Target;
 
-use crate::args::{self, Attribute, Common};
-use crate::commands::target::{CodingArgs, without};
+use crate::args::Common;
+use crate::commands::target::{Attribute, WriteArgs, without};
 use crate::render;
 
 /// Cut out regions.
@@ -48,13 +47,13 @@ Strategies (-s) and their options (-S):
                   complete-partial-relations=X: also of relations with X percent of their members inside"
 )]
 pub struct ExtractArgs {
-    /// PBF file; '-' is standard input
+    /// File of any format; '-' is standard input
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// Box: LEFT,BOTTOM,RIGHT,TOP in degrees
     #[arg(short = 'b', long, value_name = "BOX", allow_hyphen_values = true)]
     pub bbox: Option<String>,
-    /// Polygon file: .poly, GeoJSON (all features are united), or OSM PBF with boundary relations
+    /// Polygon file: .poly, GeoJSON (all features are united), or OSM data with boundary relations
     #[arg(short = 'p', long, value_name = "FILE")]
     pub polygon: Option<PathBuf>,
     /// List of regions and outputs in JSON
@@ -102,27 +101,14 @@ pub struct ExtractArgs {
         help_heading = "Output options"
     )]
     pub output: Option<PathBuf>,
-    /// Replace outputs that exist
-    #[arg(short = 'O', long, help_heading = "Output options")]
-    pub overwrite: bool,
-    /// Flush outputs to disk before they get their names
-    #[arg(long, help_heading = "Output options")]
-    pub fsync: bool,
     /// Write the box of the region into the header
     #[arg(long, help_heading = "Output options")]
     pub set_bounds: bool,
     /// Drop this metadata: version, timestamp, changeset, uid or user. Can be given several times
     #[arg(long, value_enum, value_name = "ATTRIBUTE", help_heading = "Output options")]
     pub clean: Vec<Attribute>,
-    /// Name and version of the program for the file header
-    #[arg(long, value_name = "NAME", default_value_t = args::generator(), help_heading = "Output options")]
-    pub generator: String,
-    /// Set a field of the file header: generator, source, osmosis_replication_timestamp,
-    /// osmosis_replication_sequence_number or osmosis_replication_base_url. KEY! keeps that of the input
-    #[arg(long, value_name = "KEY=VALUE", help_heading = "Output options")]
-    pub output_header: Vec<String>,
     #[command(flatten)]
-    pub coding: CodingArgs,
+    pub write: WriteArgs,
 }
 
 pub fn run(common: &Common, args: &ExtractArgs) -> Result<ExitCode> {
@@ -188,31 +174,21 @@ fn extracts(job: &Job, common: &Common, args: &ExtractArgs) -> Result<Vec<Extrac
                 RegionSource::Area(area) => area,
                 RegionSource::File { path, format } => area_of_file(job, &path, format)?,
             };
-            let mut target = target(common, args, output)?;
-            if let Some(format) = &extract.output_format {
-                target.format = match format.split(',').next().unwrap_or_default() {
-                    "pbf" | "osm.pbf" | "osh.pbf" => Format::Pbf,
-                    "opl" => Format::Opl,
-                    _ => {
-                        return Err(Error::Usage(format!(
-                            "{}: output_format '{format}' is not written; use pbf or opl",
-                            path.display()
-                        )));
-                    }
-                };
-            }
-            let mut header_from_input = from_input(args);
+            let format = extract.output_format.as_deref().map(str::parse).transpose();
+            let format =
+                format.map_err(|e| Error::Usage(format!("{}: output_format: {e}", path.display())))?;
+            let mut target = target(common, args, &output, format)?;
             for (key, value) in extract.output_header {
                 match value {
                     HeaderValue::Set(value) => target.header.set.push((key, value)),
-                    HeaderValue::FromInput => header_from_input.push(key),
+                    HeaderValue::FromInput => target.header.kept.push(key),
                 }
             }
             target.header.apply(&mut osmill_pbf::FileHeader::default())?;
             extracts.push(Extract {
                 area,
+                header_from_input: target.header.kept.clone(),
                 target,
-                header_from_input,
             });
         }
         return Ok(extracts);
@@ -222,10 +198,11 @@ fn extracts(job: &Job, common: &Common, args: &ExtractArgs) -> Result<Vec<Extrac
         return features
             .into_iter()
             .map(|feature| {
+                let target = target(common, args, &in_directory(None, &feature.name), None)?;
                 Ok(Extract {
                     area: feature.area,
-                    target: target(common, args, in_directory(None, &feature.name))?,
-                    header_from_input: from_input(args),
+                    header_from_input: target.header.kept.clone(),
+                    target,
                 })
             })
             .collect();
@@ -245,40 +222,21 @@ fn extracts(job: &Job, common: &Common, args: &ExtractArgs) -> Result<Vec<Extrac
         }
         extract::boundary_of(job, &args.file, id.id)?
     };
+    let target = target(
+        common,
+        args,
+        args.output.as_deref().unwrap_or(Path::new("")),
+        None,
+    )?;
     Ok(vec![Extract {
         area,
-        target: target(common, args, args.output.clone().unwrap_or_default())?,
-        header_from_input: from_input(args),
+        header_from_input: target.header.kept.clone(),
+        target,
     }])
 }
 
-/// Header fields that are to be those of the input.
-fn from_input(args: &ExtractArgs) -> Vec<String> {
-    let fields = args
-        .output_header
-        .iter()
-        .filter_map(|setting| setting.strip_suffix('!'));
-    fields.map(str::to_owned).collect()
-}
-
-fn target(common: &Common, args: &ExtractArgs, path: PathBuf) -> Result<Target> {
-    let set: Vec<String> = args
-        .output_header
-        .iter()
-        .filter(|setting| !setting.ends_with('!'))
-        .cloned()
-        .collect();
-    Ok(Target {
-        format: args.coding.format(&path),
-        output: OutputOptions {
-            overwrite: args.overwrite,
-            fsync: args.fsync,
-            direct: common.direct_io,
-            compression: args.coding.compression,
-            metadata: without(&args.clean),
-            ..OutputOptions::new(path)
-        },
-        generator: args.generator.clone(),
-        header: HeaderChanges::parse(&set)?,
-    })
+fn target(common: &Common, args: &ExtractArgs, path: &Path, format: Option<FormatSpec>) -> Result<Target> {
+    let mut target = args.write.target_as(common, path, format)?;
+    target.output.metadata = target.output.metadata.and(without(&args.clean));
+    Ok(target)
 }

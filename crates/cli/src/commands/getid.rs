@@ -9,13 +9,13 @@ use osmill_model::{ElementId, Kind};
 use osmill_ops::{getid, getparents, ids};
 
 use crate::args::{Common, parse_kind};
-use crate::commands::target::TargetArgs;
+use crate::commands::target::OutputArgs;
 use crate::render;
 
 /// Which elements are meant.
 #[derive(Debug, Args)]
 pub struct IdArgs {
-    /// PBF file; '-' is standard input
+    /// File of any format; '-' is standard input
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// Ids: n17, w-3, node/17, addresses of elements on openstreetmap.org, or numbers of the default type
@@ -28,7 +28,7 @@ pub struct IdArgs {
     /// given several times
     #[arg(short = 'i', long, value_name = "FILE")]
     pub id_file: Vec<PathBuf>,
-    /// Take the ids of all elements of this PBF file. Can be given several times
+    /// Take the ids of all elements of this file of any format. Can be given several times
     #[arg(short = 'I', long, value_name = "FILE")]
     pub id_osm_file: Vec<PathBuf>,
     /// Print the ids that were asked for, and those that are missing
@@ -80,7 +80,7 @@ pub struct GetidArgs {
     #[command(flatten)]
     pub ids: IdArgs,
     #[command(flatten)]
-    pub target: TargetArgs,
+    pub output: OutputArgs,
     /// Get, too, what the elements refer to: nodes of ways, members of relations, and theirs
     #[arg(short = 'r', long)]
     pub add_referenced: bool,
@@ -103,7 +103,7 @@ pub fn run_getid(common: &Common, args: &GetidArgs) -> Result<ExitCode> {
         remove_tags: args.remove_tags,
         invert: args.invert,
     };
-    let report = getid::getid(&job, &args.ids.file, &options, &args.target.target(common)?)?;
+    let report = getid::getid(&job, &args.ids.file, &options, &args.output.target(common)?)?;
     let ends_well = report.missing == 0 || args.invert;
     if report.missing > 0 && !common.quiet {
         eprintln!(
@@ -142,7 +142,7 @@ pub struct RemoveidArgs {
     #[command(flatten)]
     pub ids: IdArgs,
     #[command(flatten)]
-    pub target: TargetArgs,
+    pub output: OutputArgs,
 }
 
 pub fn run_removeid(common: &Common, args: &RemoveidArgs) -> Result<ExitCode> {
@@ -152,7 +152,7 @@ pub fn run_removeid(common: &Common, args: &RemoveidArgs) -> Result<ExitCode> {
         invert: true,
         ..getid::Options::default()
     };
-    getid::getid(&job, &args.ids.file, &options, &args.target.target(common)?)?;
+    getid::getid(&job, &args.ids.file, &options, &args.output.target(common)?)?;
     render::account(common, "removeid", &job);
     Ok(ExitCode::SUCCESS)
 }
@@ -171,7 +171,7 @@ pub struct GetparentsArgs {
     #[command(flatten)]
     pub ids: IdArgs,
     #[command(flatten)]
-    pub target: TargetArgs,
+    pub output: OutputArgs,
     /// Get the elements themselves, too
     #[arg(short = 's', long)]
     pub add_self: bool,
@@ -183,7 +183,7 @@ pub fn run_getparents(common: &Common, args: &GetparentsArgs) -> Result<ExitCode
         ids: args.ids.read(&job)?,
         add_self: args.add_self,
     };
-    getparents::getparents(&job, &args.ids.file, &options, &args.target.target(common)?)?;
+    getparents::getparents(&job, &args.ids.file, &options, &args.output.target(common)?)?;
     render::account(common, "getparents", &job);
     Ok(ExitCode::SUCCESS)
 }

@@ -16,6 +16,20 @@ use crate::render::{self, bytes, number};
 
 pub fn run(common: &Common, args: &InspectArgs) -> Result<ExitCode> {
     let job = common.job()?;
+    let reads = args.tags || args.nodes || args.extended || args.show.is_some();
+    if !reads && let Some(head) = inspect::head(&job, &args.file)? {
+        if args.blocks {
+            return Err(Error::Usage(format!(
+                "{}: this is {}, which has no blobs; only PBF has",
+                args.file.display(),
+                head.text.map(|format| format.to_string()).unwrap_or_default()
+            )));
+        }
+        if !asks_data(&head, args) {
+            render::print(&overview(&job, None, &head, args)?)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+    }
     let (input, inspection) = inspect::inspect(&job, &args.file)?;
     let mut code = ExitCode::SUCCESS;
     let text = if args.tags {
@@ -42,7 +56,7 @@ pub fn run(common: &Common, args: &InspectArgs) -> Result<ExitCode> {
             found.iter().map(render_shown).collect()
         }
     } else {
-        overview(&job, &input, &inspection, args)?
+        overview(&job, Some(&input), &inspection, args)?
     };
     render::print(&text)?;
     let reads = args.tags || args.nodes || args.extended || common.verbose;
@@ -52,15 +66,21 @@ pub fn run(common: &Common, args: &InspectArgs) -> Result<ExitCode> {
     Ok(code)
 }
 
-fn overview(job: &Job, input: &Input, inspection: &Inspection, args: &InspectArgs) -> Result<String> {
-    // A value that only a full reading gives is worth one.
-    let asks_data = args.get.as_ref().is_some_and(|name| {
+/// Whether a value is asked for that only a full reading gives; it is worth one.
+fn asks_data(inspection: &Inspection, args: &InspectArgs) -> bool {
+    args.get.as_ref().is_some_and(|name| {
         let known = inspection.to_json(None);
         inspect::get(&known, name).is_err() && (name.starts_with("data") || name.starts_with("metadata"))
-    });
-    let extended = match args.extended || asks_data {
-        true => Some(inspect::extended(job, input, &inspection.plan)?),
-        false => None,
+    })
+}
+
+/// What is known of a file; `input` is there unless the question can be answered without.
+fn overview(job: &Job, input: Option<&Input>, inspection: &Inspection, args: &InspectArgs) -> Result<String> {
+    let extended = match input {
+        Some(input) if args.extended || asks_data(inspection, args) => {
+            Some(inspect::extended(job, input, &inspection.plan)?)
+        }
+        _ => None,
     };
     if let Some(name) = &args.get {
         let value = inspection.to_json(extended.as_ref());
@@ -92,6 +112,9 @@ fn render_overview(inspection: &Inspection, extended: Option<&Extended>) -> Stri
         "Size",
         format!("{} ({} bytes)", bytes(inspection.size), number(inspection.size)),
     );
+    if let Some(format) = inspection.text {
+        line("Format", format.to_string());
+    }
     line(
         "Written by",
         header
@@ -102,10 +125,12 @@ fn render_overview(inspection: &Inspection, extended: Option<&Extended>) -> Stri
     if let Some(source) = &header.source {
         line("Source", source.clone());
     }
-    line("Required features", header.required_features.join(", "));
-    line("Optional features", join_or(&header.optional_features, "none"));
-    if let Some(bbox) = &header.bbox {
-        let [left, bottom, right, top] = inspect::header_box_degrees(bbox);
+    if inspection.text.is_none() {
+        line("Required features", header.required_features.join(", "));
+        line("Optional features", join_or(&header.optional_features, "none"));
+    }
+    for bbox in header.areas() {
+        let [left, bottom, right, top] = inspect::header_box_degrees(&bbox);
         line("Bounding box", format!("({left},{bottom},{right},{top})"));
     }
     if let Some(time) = header.replication_timestamp {
@@ -117,7 +142,51 @@ fn render_overview(inspection: &Inspection, extended: Option<&Extended>) -> Stri
     if let Some(url) = &header.replication_base_url {
         line("Replication server", url.clone());
     }
-    let plan = &inspection.plan;
+    if inspection.text.is_none() {
+        line("Blobs", blobs_text(&inspection.plan));
+    }
+    let claimed = inspection.text.is_none().then(|| header.claims_sorted());
+    match (extended, &inspection.index) {
+        (Some(extended), _) => render_extended(&mut text, claimed, extended),
+        (None, Some(index)) => {
+            let mut line = |name: &str, value: String| {
+                let _ = writeln!(text, "{name:<22}{value}");
+            };
+            if let Some(bbox) = &index.bbox {
+                line("Data bounding box", bbox.to_string());
+            }
+            line("Sorted", sorted_text(claimed, index.sorted));
+            for kind in Kind::ALL {
+                line(
+                    &plural(kind),
+                    count_and_ids(index.counts.of(kind), index.ids[kind as usize]),
+                );
+            }
+            line("References", number(index.refs));
+            for (kinds, (blobs, compressed)) in index.blobs.iter().filter(|_| claimed.is_some()) {
+                let name = format!("Blobs of {}", KindSet::from_bits(*kinds));
+                line(&name, format!("{}, {}", number(*blobs), bytes(*compressed)));
+            }
+        }
+        (None, None) if inspection.text.is_some() => {
+            let _ = writeln!(
+                text,
+                "\nText has no index, so its beginning does not tell what is inside. 'osmill inspect -e' reads it all."
+            );
+        }
+        (None, None) => {
+            let _ = writeln!(
+                text,
+                "\nThere is no index, so the headers do not tell what is inside. 'osmill inspect -e' reads it all;\n\
+                 'osmill cat FILE -o OUT' writes a copy with an index."
+            );
+        }
+    }
+    text
+}
+
+/// How many blobs there are, by codec, and how many have index records.
+fn blobs_text(plan: &Plan) -> String {
     let indexed = plan.blobs.iter().filter(|blob| blob.index.is_some()).count();
     let mut codecs: BTreeMap<&str, u64> = BTreeMap::new();
     for blob in &plan.blobs {
@@ -129,55 +198,21 @@ fn render_overview(inspection: &Inspection, extended: Option<&Extended>) -> Stri
         .iter()
         .map(|(name, n)| format!("{} {name}", number(*n)))
         .collect();
-    line(
-        "Blobs",
-        format!(
-            "{} ({}), {} with index{}",
-            number(plan.blobs.len() as u64),
-            join_or(&codecs, "empty"),
-            if indexed == plan.blobs.len() {
-                "all".into()
-            } else {
-                number(indexed as u64)
-            },
-            if plan.other_blobs > 0 {
-                format!(", {} of unknown type", plan.other_blobs)
-            } else {
-                String::new()
-            }
-        ),
-    );
-    match (extended, &inspection.index) {
-        (Some(extended), _) => render_extended(&mut text, header.claims_sorted(), extended),
-        (None, Some(index)) => {
-            let mut line = |name: &str, value: String| {
-                let _ = writeln!(text, "{name:<22}{value}");
-            };
-            if let Some(bbox) = &index.bbox {
-                line("Data bounding box", bbox.to_string());
-            }
-            line("Sorted", sorted_text(header.claims_sorted(), index.sorted));
-            for kind in Kind::ALL {
-                line(
-                    &plural(kind),
-                    count_and_ids(index.counts.of(kind), index.ids[kind as usize]),
-                );
-            }
-            line("References", number(index.refs));
-            for (kinds, (blobs, compressed)) in &index.blobs {
-                let name = format!("Blobs of {}", KindSet::from_bits(*kinds));
-                line(&name, format!("{}, {}", number(*blobs), bytes(*compressed)));
-            }
+    format!(
+        "{} ({}), {} with index{}",
+        number(plan.blobs.len() as u64),
+        join_or(&codecs, "empty"),
+        if indexed == plan.blobs.len() {
+            "all".into()
+        } else {
+            number(indexed as u64)
+        },
+        if plan.other_blobs > 0 {
+            format!(", {} of unknown type", plan.other_blobs)
+        } else {
+            String::new()
         }
-        (None, None) => {
-            let _ = writeln!(
-                text,
-                "\nThere is no index, so the headers do not tell what is inside. 'osmill inspect -e' reads it all;\n\
-                 'osmill cat FILE -o OUT' writes a copy with an index."
-            );
-        }
-    }
-    text
+    )
 }
 
 fn join_or(words: &[String], none: &str) -> String {
@@ -204,17 +239,20 @@ fn count_and_ids(count: u64, ids: Option<(i64, i64)>) -> String {
     }
 }
 
-fn sorted_text(claimed: bool, sorted: bool) -> String {
+/// Whether a file is sorted, and whether its header claims that; text claims nothing.
+fn sorted_text(claimed: Option<bool>, sorted: bool) -> String {
     match (claimed, sorted) {
-        (true, true) => "yes, as the header says",
-        (true, false) => "no, but the header says yes",
-        (false, true) => "yes, but the header does not say so",
-        (false, false) => "no, and the header does not say so",
+        (Some(true), true) => "yes, as the header says",
+        (Some(true), false) => "no, but the header says yes",
+        (Some(false), true) => "yes, but the header does not say so",
+        (Some(false), false) => "no, and the header does not say so",
+        (None, true) => "yes",
+        (None, false) => "no",
     }
     .into()
 }
 
-fn render_extended(text: &mut String, claimed: bool, all: &Extended) {
+fn render_extended(text: &mut String, claimed: Option<bool>, all: &Extended) {
     let mut line = |name: &str, value: String| {
         let _ = writeln!(text, "{name:<22}{value}");
     };
@@ -286,7 +324,8 @@ fn render_extended(text: &mut String, claimed: bool, all: &Extended) {
     if total > 0 {
         line("Metadata", metadata.join(", "));
     }
-    for (kinds, sizes) in &all.bytes {
+    // How text is cut into blocks says nothing of the file.
+    for (kinds, sizes) in all.bytes.iter().filter(|_| claimed.is_some()) {
         line(
             &format!("Blobs of {}", KindSet::from_bits(*kinds)),
             format!(

@@ -5,6 +5,7 @@ pub mod cat;
 pub mod check;
 pub mod extract;
 pub mod getid;
+pub mod help;
 pub mod inspect;
 pub mod nodes;
 pub mod set;

@@ -9,7 +9,7 @@ use osmill_ops::filter::TagFilter;
 use osmill_ops::tags_filter::{Options, tags_filter};
 
 use crate::args::Common;
-use crate::commands::target::TargetArgs;
+use crate::commands::target::OutputArgs;
 use crate::render;
 
 /// Keep the elements whose tags match one of some expressions, and what they refer to.
@@ -33,14 +33,14 @@ Strict expressions: conditions joined with '&'; '!KEY' for no such tag; '~' and 
 '*' anywhere in a word stands for anything there, so that '*y' is an ending; '\\' or double quotes take away
 the meaning of special characters.")]
 pub struct TagsFilterArgs {
-    /// PBF file; '-' is standard input
+    /// File of any format; '-' is standard input
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// Elements that match any of these are kept
     #[arg(value_name = "EXPRESSION")]
     pub filters: Vec<String>,
     #[command(flatten)]
-    pub target: TargetArgs,
+    pub output: OutputArgs,
     /// Read expressions from this file, one a line; '#' begins a comment. Can be given several times
     #[arg(short = 'e', long = "expressions", value_name = "FILE")]
     pub expression_files: Vec<PathBuf>,
@@ -53,6 +53,10 @@ pub struct TagsFilterArgs {
     /// Drop the tags of elements that are only kept because others refer to them
     #[arg(short = 't', long)]
     pub remove_tags: bool,
+    /// With -i: leave what matches out even where others refer to it. Relations lose it as a member; nodes that
+    /// ways need stay without tags
+    #[arg(long, requires = "invert_match")]
+    pub exclude: bool,
     /// Read the expressions in the strict form
     #[arg(long)]
     pub strict: bool,
@@ -78,8 +82,10 @@ pub fn run(common: &Common, args: &TagsFilterArgs) -> Result<ExitCode> {
         invert: args.invert_match,
         omit_referenced: args.omit_referenced,
         remove_tags: args.remove_tags,
+        exclude: args.exclude,
+        keep_deleted: false,
     };
-    let report = tags_filter(&job, &args.file, &options, &args.target.target(common)?)?;
+    let report = tags_filter(&job, &args.file, &options, &args.output.target(common)?)?;
     if !common.quiet {
         let what = if args.invert_match {
             "not matched"
@@ -91,11 +97,17 @@ pub fn run(common: &Common, args: &TagsFilterArgs) -> Result<ExitCode> {
             render::counts(&report.matched),
             render::counts(&report.referenced)
         );
-        if args.invert_match && report.referenced.total() > 0 {
+        if args.invert_match && !args.exclude && report.referenced.total() > 0 {
             eprintln!(
-                "osmill tags-filter: {} that match were kept because elements that do not match refer to them; \
-                 -R leaves them out",
+                "osmill tags-filter: {} excluded elements were added again as references of others; --exclude leaves \
+                 them out of these, -R drops them",
                 render::number(report.referenced.total())
+            );
+        }
+        if report.members_dropped > 0 {
+            eprintln!(
+                "osmill tags-filter: relations lost {} excluded members",
+                render::number(report.members_dropped)
             );
         }
     }

@@ -1,53 +1,119 @@
-//! Where the elements go that a command selects.
+//! Where results go, and how they are written: the arguments that all commands with an output share.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use clap::Args;
-use osmill_engine::{OutputOptions, Result};
-use osmill_ops::cat::{Format, HeaderChanges};
+use clap::{Args, ValueEnum};
+use osmill_engine::{Error, FormatSpec, OutputOptions, Result};
+use osmill_ops::cat::HeaderChanges;
 use osmill_ops::select::Target;
 use osmill_pbf::{Compression, MetadataFields};
 
-use crate::args::{self, Attribute, Common, OutputArgs};
-
-/// The output of a command that selects elements.
-#[derive(Debug, Args)]
-pub struct TargetArgs {
-    #[command(flatten)]
-    pub output: OutputArgs,
-    #[command(flatten)]
-    pub coding: CodingArgs,
-}
+use crate::args::{Common, generator};
 
 /// How outputs are written.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output options")]
-pub struct CodingArgs {
-    /// Format of the output [default: by its name]
-    #[arg(short = 'f', long, value_enum, value_name = "FORMAT")]
-    pub output_format: Option<args::Format>,
-    /// How blobs are compressed: none, zlib, zlib:0-12, zstd, zstd:1-22 or lz4
-    #[arg(long, value_name = "CODEC", default_value = "zlib")]
-    pub compression: Compression,
+pub struct WriteArgs {
+    /// Format of the output with its options, such as osm.bz2 or pbf,pbf_compression=zstd [default: by its name];
+    /// see 'osmill help formats'
+    #[arg(short = 'f', long, value_name = "FORMAT")]
+    pub output_format: Option<FormatSpec>,
+    /// How PBF blobs are compressed: none, zlib, zlib:0-12, zstd, zstd:1-22 or lz4. All are compressed anew if
+    /// this is given; otherwise only those whose contents change, with zlib
+    #[arg(long, value_name = "CODEC")]
+    pub compression: Option<Compression>,
+    /// Replace the output if it exists. It may be one of the inputs: it is replaced at the end, in one step
+    #[arg(short = 'O', long)]
+    pub overwrite: bool,
+    /// Flush the output to disk before it gets its name
+    #[arg(long)]
+    pub fsync: bool,
+    /// Name and version of the program for the file header
+    #[arg(long, value_name = "NAME", default_value_t = generator())]
+    pub generator: String,
+    /// Set a field of the file header: generator, source, osmosis_replication_timestamp,
+    /// osmosis_replication_sequence_number or osmosis_replication_base_url; empty removes it. KEY! keeps that of
+    /// the input where the command would drop it
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub output_header: Vec<String>,
 }
 
-impl CodingArgs {
-    /// The format for an output of this name.
-    pub fn format(&self, path: &Path) -> Format {
-        match self.output_format {
-            Some(args::Format::Opl) => Format::Opl,
-            Some(args::Format::Pbf) => Format::Pbf,
-            None => format_of(path),
+impl WriteArgs {
+    /// The options for an output of this name, in this format unless it is that of the arguments. This is the one
+    /// place where arguments become options.
+    fn options(&self, common: &Common, path: &Path, format: Option<FormatSpec>) -> Result<OutputOptions> {
+        let mut options = OutputOptions {
+            overwrite: self.overwrite,
+            fsync: self.fsync,
+            direct: common.direct_io,
+            ..OutputOptions::new(path)
+        };
+        let format = format.or_else(|| self.output_format.clone());
+        options.set_format(format.unwrap_or_default())?;
+        if options.format.syntax.is_none() && path.extension().is_some() {
+            return Err(Error::Usage(format!(
+                "{}: the name tells no format; give one with -f, such as -f pbf",
+                path.display()
+            )));
         }
+        if let Some(compression) = self.compression {
+            if options.is_text() {
+                return Err(Error::Usage(format!(
+                    "{}: --compression is about PBF; text is compressed as its suffix says, .gz or .bz2",
+                    path.display()
+                )));
+            }
+            (options.compression, options.recompress) = (compression, true);
+        }
+        Ok(options)
+    }
+
+    /// An output of this name of a command that selects elements, in this format unless it is that of the
+    /// arguments.
+    pub fn target_as(&self, common: &Common, path: &Path, format: Option<FormatSpec>) -> Result<Target> {
+        Ok(Target {
+            output: self.options(common, path, format)?,
+            generator: self.generator.clone(),
+            header: self.header()?,
+        })
+    }
+
+    /// Changes to the file header.
+    pub fn header(&self) -> Result<HeaderChanges> {
+        HeaderChanges::parse(&self.output_header)
     }
 }
 
-/// The format that a file name means.
-pub fn format_of(path: &Path) -> Format {
-    match path.extension() {
-        Some(extension) if extension == "opl" => Format::Opl,
-        _ => Format::Pbf,
+/// Where the result goes.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Output options")]
+pub struct OutputArgs {
+    /// Write to this file; '-' is standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+    #[command(flatten)]
+    pub write: WriteArgs,
+}
+
+impl OutputArgs {
+    /// The options for the output.
+    pub fn options(&self, common: &Common) -> Result<OutputOptions> {
+        self.write.options(common, &self.output, None)
     }
+
+    /// The output of a command that selects elements.
+    pub fn target(&self, common: &Common) -> Result<Target> {
+        self.write.target_as(common, &self.output, None)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Attribute {
+    Version,
+    Timestamp,
+    Changeset,
+    Uid,
+    User,
 }
 
 /// All metadata but these attributes.
@@ -63,29 +129,4 @@ pub fn without(clean: &[Attribute]) -> MetadataFields {
         }
     }
     metadata
-}
-
-impl TargetArgs {
-    /// The target that the arguments name.
-    pub fn target(&self, common: &Common) -> Result<Target> {
-        let OutputArgs {
-            output,
-            overwrite,
-            fsync,
-            generator,
-            output_header,
-        } = &self.output;
-        Ok(Target {
-            output: OutputOptions {
-                overwrite: *overwrite,
-                fsync: *fsync,
-                direct: common.direct_io,
-                compression: self.coding.compression,
-                ..OutputOptions::new(output)
-            },
-            format: self.coding.format(output),
-            generator: generator.clone(),
-            header: HeaderChanges::parse(output_header)?,
-        })
-    }
 }

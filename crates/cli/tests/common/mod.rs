@@ -87,7 +87,7 @@ pub fn assert_refused(output: &Output, file: &str) {
         "{file}: {said}"
     );
     let located = said.contains(": blob ") && said.contains(" at byte ");
-    let other_format = said.contains("not an OSM PBF file");
+    let other_format = said.contains("not OSM data");
     assert!(located || other_format, "{file}: {said}");
     // What to do stands at the end.
     assert!(said.contains("; "), "{file}: {said}");

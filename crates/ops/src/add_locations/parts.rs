@@ -11,6 +11,8 @@ pub(crate) struct Parts {
     pub nodes: Vec<BlobEntry>,
     /// Blobs that may have ways or relations.
     pub ways: Vec<BlobEntry>,
+    /// Blobs that may have relations.
+    pub relations: Vec<BlobEntry>,
     /// In a file that is taken to be sorted, the number of the first blob with ways or relations, which is the
     /// only one that may have nodes, too; a number that no blob has, if there is none.
     pub boundary: Option<u64>,
@@ -31,29 +33,41 @@ impl Parts {
             return Ok(Parts::unsorted(plan));
         }
         let mut reader = Blob::new(input.file().clone());
-        let mut has_others = |entry: &BlobEntry| -> Result<bool> {
-            reader.begin(*entry);
-            match reader.record() {
-                Ok(record) => Ok(record.kinds.intersects(KindSet::WAYS | KindSet::RELATIONS)),
-                Err(fault) => Err(reader.locate(fault)),
+        let mut first_with = |kinds: KindSet| -> Result<usize> {
+            let (mut low, mut high) = (0, plan.blobs.len());
+            while low < high {
+                let middle = low + (high - low) / 2;
+                reader.begin(plan.blobs[middle]);
+                let found = reader.record().map_err(|fault| reader.locate(fault))?;
+                if found.kinds.intersects(kinds) {
+                    high = middle;
+                } else {
+                    low = middle + 1;
+                }
             }
+            Ok(low)
         };
-        let (mut low, mut high) = (0, plan.blobs.len());
-        while low < high {
-            let middle = low + (high - low) / 2;
-            if has_others(&plan.blobs[middle])? {
-                high = middle;
-            } else {
-                low = middle + 1;
-            }
-        }
-        let boundary = plan.blobs.get(low).map_or(u64::MAX, |blob| blob.number);
-        let through = plan.blobs.len().min(low + 1);
+        let others = first_with(KindSet::WAYS | KindSet::RELATIONS)?;
+        let relations = first_with(Kind::Relation.into())?;
+        let boundary = plan.blobs.get(others).map_or(u64::MAX, |blob| blob.number);
+        let through = plan.blobs.len().min(others + 1);
         Ok(Parts {
             nodes: plan.blobs[..through].to_vec(),
-            ways: plan.blobs[low..].to_vec(),
+            ways: plan.blobs[others..].to_vec(),
+            relations: plan.blobs[relations..].to_vec(),
             boundary: Some(boundary),
         })
+    }
+
+    /// Whether a blob that is found to hold these kinds shows that the file is not sorted, contrary to the parts.
+    pub fn is_out_of_turn(&self, blob: u64, kinds: KindSet) -> bool {
+        let Some(boundary) = self.boundary else {
+            return false;
+        };
+        let first_relations = self.relations.first().map_or(u64::MAX, |blob| blob.number);
+        kinds.contains(Kind::Node) && blob > boundary
+            || kinds.contains(Kind::Relation) && blob < first_relations
+            || kinds.contains(Kind::Way) && blob > first_relations
     }
 
     /// The parts of a file in any order, all of whose blobs have records.
@@ -65,6 +79,7 @@ impl Parts {
         Parts {
             nodes: with(Kind::Node.into()),
             ways: with(KindSet::WAYS | KindSet::RELATIONS),
+            relations: with(Kind::Relation.into()),
             boundary: None,
         }
     }

@@ -1,10 +1,9 @@
 //! How many ranges of ids are done one after the other, and where they are cut.
 //!
 //! What a range costs is estimated from blobs that are read as a sample, spread evenly over those with nodes:
-//! the bytes of the table, for every node as if it were referred to; its bitmap; and the pages in which the
-//! references of the next range are collected meanwhile. A sampled blob stands for those up to the next one, by
-//! their bytes. In a sorted file their nodes are taken to be spread evenly over the ids up to the next sample;
-//! in others the ids of the sample stand for all.
+//! the bytes of the table (the locations, the words and pages of ids), and what it takes besides while it is filled. A sampled
+//! blob stands for those up to the next one, by their nodes or bytes. In a sorted file their nodes are taken to be spread evenly over
+//! the ids up to the next sample; in others the ids of the sample stand for all.
 
 use osmill_engine::{Blob, BlobEntry, Input, Job, Result};
 use osmill_model::id_order;
@@ -13,26 +12,28 @@ use osmill_nodes::{IdRange, NodeBatch};
 use super::Parts;
 
 /// Bytes of scratch that are set aside for a reference: two coordinates that differ by some kilometres.
-pub(super) const SCRATCH_BYTES: u64 = 6;
+pub(super) const SCRATCH_BYTES: f64 = 6.0;
 
 /// Blobs that are read to estimate.
-const SAMPLE: usize = 48;
+const SAMPLE: usize = 256;
 
-/// Bytes of a slot in a table: its share of block and directory.
-const SLOT_BYTES: f64 = 5.5;
-/// The same while a table is filled out of order.
-const SCATTERED_SLOT_BYTES: f64 = 12.0 + SLOT_BYTES;
+/// Bytes of a location in a table, with its share of what its block has in common.
+const LOCATION: f64 = 5.0;
+/// Bytes of a word of ids.
+const WORD: f64 = 10.0;
+/// Bytes of a page, besides words and locations, and of what finds it.
+const PAGE: f64 = 40.0;
+/// Bytes of a node more than those, while a table is filled out of order.
+const SCATTERED: f64 = 12.0;
 
 /// A sampled blob.
 struct Sample {
     /// Its ids in their order; first and last one only, if the file is sorted.
     ids: Vec<i64>,
-    /// Nodes of the blobs for which it stands.
-    nodes: f64,
-    /// Bytes of the bitmap over them.
-    lines: f64,
-    /// Bytes of the pages in which they are collected.
-    pages: f64,
+    /// Bytes of a table of them.
+    table: f64,
+    /// Bytes that are needed besides while it is filled.
+    besides: f64,
 }
 
 /// Cuts the ids into ranges each of which fits in the job's memory.
@@ -45,12 +46,6 @@ pub(super) fn cut(job: &Job, input: &Input, parts: &Parts) -> Result<Vec<IdRange
     }
     let sorted = parts.boundary.is_some();
     let samples = samples(input, &parts.nodes, sorted)?;
-    // All at once, the pages are gone before the table is filled.
-    let total = |of: fn(&Sample) -> f64| samples.iter().map(of).sum::<f64>();
-    let slot = if sorted { SLOT_BYTES } else { SCATTERED_SLOT_BYTES };
-    if total(|s| s.lines) + (slot * total(|s| s.nodes)).max(total(|s| s.pages)) <= memory {
-        return Ok(vec![IdRange::ALL]);
-    }
     let stretches = if sorted {
         sorted_stretches(&samples)
     } else {
@@ -71,12 +66,26 @@ fn samples(input: &Input, blobs: &[BlobEntry], sorted: bool) -> Result<Vec<Sampl
         let (Some(first), Some(last)) = (nodes.ids().first(), nodes.ids().last()) else {
             continue;
         };
-        let size = |blobs: &[BlobEntry]| blobs.iter().map(|b| u64::from(b.data_size)).sum::<u64>() as f64;
-        let weight = size(stretch) / size(&stretch[..1]);
+        // By nodes where they are known, else by bytes.
+        let indexed = stretch.iter().all(|blob| blob.index.is_some());
+        let weigh = |blob: &BlobEntry| match blob.index {
+            Some(index) if indexed => u64::from(index.counts[0]),
+            _ => u64::from(blob.data_size),
+        };
+        let size = |blobs: &[BlobEntry]| blobs.iter().map(weigh).sum::<u64>() as f64;
+        let weight = size(stretch) / size(&stretch[..1]).max(1.0);
+        let ids = nodes.ids();
+        let count = ids.len() as f64;
+        let table = LOCATION * count + WORD * different(ids, 64) + PAGE * different(ids, 4096);
+        let besides = if sorted {
+            0.0
+        } else {
+            // The places of the nodes, and the bitmap of 64 bytes for 448 ids.
+            SCATTERED * count + 64.0 * different(ids, 448)
+        };
         samples.push(Sample {
-            nodes: nodes.ids().len() as f64 * weight,
-            lines: weight * 64.0 * different(nodes.ids(), 448),
-            pages: weight * 1024.0 * different(nodes.ids(), 7168),
+            table: weight * table,
+            besides: weight * besides,
             ids: if sorted {
                 vec![*first, *last]
             } else {
@@ -92,6 +101,29 @@ struct Stretch {
     first: i64,
     span: u64,
     cost: f64,
+}
+
+/// About how many references these blobs have: what their records say, or else what a sample of them says.
+pub(super) fn references(input: &Input, blobs: &[BlobEntry]) -> Result<f64> {
+    let known: Option<u64> = blobs.iter().map(|blob| blob.index.map(|index| index.refs)).sum();
+    if let Some(known) = known {
+        return Ok(known as f64);
+    }
+    let step = blobs.len().div_ceil(SAMPLE).max(1);
+    let mut reader = Blob::new(input.file().clone());
+    let mut total = 0.0;
+    let mut refs = Vec::new();
+    for stretch in blobs.chunks(step) {
+        refs.clear();
+        reader.begin(stretch[0]);
+        let read = reader
+            .block()
+            .and_then(|block| Ok(block.way_refs_into(&mut refs)?));
+        read.map_err(|fault| reader.locate(fault))?;
+        let bytes: u64 = stretch.iter().map(|blob| u64::from(blob.data_size)).sum();
+        total += refs.len() as f64 * bytes as f64 / f64::from(stretch[0].data_size.max(1));
+    }
+    Ok(total)
 }
 
 /// How many different multiples of `per` these ids lie above.
@@ -111,7 +143,7 @@ fn sorted_stretches(samples: &[Sample]) -> Vec<Stretch> {
         stretches.push(Stretch {
             first,
             span,
-            cost: sample.nodes * SLOT_BYTES + sample.lines + sample.pages,
+            cost: sample.table + sample.besides,
         });
     }
     stretches
@@ -121,8 +153,7 @@ fn scattered_stretches(samples: Vec<Sample>) -> Vec<Stretch> {
     let mut ids: Vec<(i64, f64)> = samples
         .into_iter()
         .flat_map(|sample| {
-            let cost = sample.nodes * SCATTERED_SLOT_BYTES + sample.lines + sample.pages;
-            let cost = cost / sample.ids.len() as f64;
+            let cost = (sample.table + sample.besides) / sample.ids.len() as f64;
             sample.ids.into_iter().map(move |id| (id, cost))
         })
         .collect();

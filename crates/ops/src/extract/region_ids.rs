@@ -178,6 +178,20 @@ impl RegionIds {
         Gather { entries, settled }
     }
 
+    /// The ids of these regions that `other` does not have in the same region.
+    pub fn without(&self, other: &RegionIds) -> Result<RegionIds> {
+        let mut entries = self.to_gather().entries;
+        entries.retain_mut(|entry| {
+            let known = other.entries_of(entry.block);
+            if let Some(at) = known.into_iter().find(|at| other.regions[*at] == entry.region) {
+                entry.mask &= !other.masks[at];
+            }
+            entry.mask != 0
+        });
+        let settled = entries.len();
+        RegionIds::new([Gather { entries, settled }])
+    }
+
     /// Whether there is no id.
     pub fn is_empty(&self) -> bool {
         self.masks.is_empty()
@@ -258,6 +272,23 @@ impl Cursor<'_> {
             .any(|mask| mask & bit != 0)
     }
 
+    /// Calls `visit` with every one of `regions` that the id does not belong to.
+    #[inline]
+    pub fn others(&mut self, id: i64, regions: &[u32], mut visit: impl FnMut(u32)) {
+        let (block, bit) = place(id);
+        self.seek(block);
+        let (of_block, masks) = (
+            &self.ids.regions[self.entries.clone()],
+            &self.ids.masks[self.entries.clone()],
+        );
+        for region in regions {
+            let at = of_block.iter().position(|known| known == region);
+            if at.is_none_or(|at| masks[at] & bit == 0) {
+                visit(*region);
+            }
+        }
+    }
+
     /// Calls `visit` with every region that the id belongs to, in ascending order.
     #[inline]
     pub fn each(&mut self, id: i64, mut visit: impl FnMut(u32)) {
@@ -300,6 +331,18 @@ mod tests {
             let first = RegionIds::new(gathers).unwrap();
             prop_assert_eq!(first.is_empty(), model.is_empty());
             let again = RegionIds::new([Gather::default(), first.to_gather()]).unwrap();
+            let mut half = Gather::default();
+            pairs.iter().step_by(2).for_each(|(region, id)| half.add(*region, *id));
+            let half = RegionIds::new([half]).unwrap();
+            let rest = first.without(&half).unwrap();
+            for (region, id) in &pairs {
+                let has = |ids: &RegionIds| {
+                    let mut has = false;
+                    ids.cursor().each(*id, |found| has |= found == *region);
+                    has
+                };
+                prop_assert!(has(&half) != has(&rest));
+            }
             for ids in [&first, &again] {
                 let mut cursor = ids.cursor();
                 for id in pairs.iter().map(|(_, id)| id).chain(&asked) {
@@ -307,7 +350,10 @@ mod tests {
                     let mut found = Vec::new();
                     cursor.each(*id, |region| found.push(region));
                     prop_assert_eq!(cursor.any(*id), !expected.is_empty());
-                    prop_assert_eq!(found, expected);
+                    prop_assert_eq!(&found, &expected);
+                    cursor.others(*id, &[5, 0, 3, 1], |region| found.push(region));
+                    let others = [5, 0, 3, 1].into_iter().filter(|region| !expected.contains(region));
+                    prop_assert!(others.eq(found[expected.len()..].iter().copied()));
                 }
             }
         }

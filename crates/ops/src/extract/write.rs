@@ -1,70 +1,102 @@
 //! Writing all outputs in one pass.
 
-use osmill_engine::{Blob, KernelResult, TaskOutputs};
-use osmill_pbf::Element;
+use osmill_engine::{Blob, Held, HoldStore, KernelResult, TaskOutputs};
+use osmill_pbf::{DensePicker, Element, NodeColumns};
 
 use super::region_ids::Cursor;
-use crate::select::{self, ElementWriter, Fate};
+use crate::select::{self, Fate};
 
 /// Elements of a blob that are held as views at once.
 const HELD: usize = 1 << 14;
 
-/// A worker's state in writing.
-pub struct Writing<'r> {
-    cursors: [Cursor<'r>; 3],
-    writer: ElementWriter,
-    /// Pairs of the number of an element in the blob and a region that it belongs to.
+/// What a worker needs to write the elements of a blob to the outputs of their regions.
+#[derive(Default)]
+pub struct Parts {
+    /// Pairs of the number of an element in the blob and a region that it belongs to, in the order of elements.
     pairs: Vec<(u32, u32)>,
+    /// Elements of the blob so far.
+    total: u32,
     /// How many elements of the blob each region has.
     counts: Vec<u32>,
     fates: Vec<Fate>,
-    ids: Vec<i64>,
+    picker: DensePicker,
+    /// For each region whether it has more in the blob than what is held.
+    stale: Vec<bool>,
 }
 
-impl<'r> Writing<'r> {
-    /// Writes elements for which the cursors, one for each kind, know regions.
-    pub fn new(cursors: [Cursor<'r>; 3], writer: ElementWriter) -> Self {
-        Writing {
-            cursors,
-            writer,
-            pairs: Vec::new(),
-            counts: Vec::new(),
-            fates: Vec::new(),
-            ids: Vec::new(),
-        }
+impl Parts {
+    /// Takes over what has been read of the blob's nodes.
+    pub fn lend(&mut self, columns: &mut NodeColumns) {
+        self.picker.lend(columns);
     }
 
-    /// Writes the elements of a blob to the outputs of their regions.
-    pub fn blob(&mut self, blob: &mut Blob, outs: &mut TaskOutputs<'_>) -> KernelResult {
-        let Writing {
-            cursors,
-            writer,
+    /// Forgets the blob before.
+    pub fn begin(&mut self) {
+        self.pairs.clear();
+        self.stale.clear();
+        self.total = 0;
+    }
+
+    /// Turns to the next element of the blob.
+    #[inline]
+    pub fn next(&mut self) {
+        self.total += 1;
+    }
+
+    /// Notes that the element at hand belongs to a region. Once for each region.
+    #[inline]
+    pub fn add(&mut self, region: u32) {
+        self.pairs.push((self.total, region));
+    }
+
+    /// As [`Parts::add`], of an element that was not known when the blob was held.
+    #[inline]
+    pub fn add_more(&mut self, region: u32) {
+        self.add(region);
+        if self.stale.len() <= region as usize {
+            self.stale.resize(region as usize + 1, false);
+        }
+        self.stale[region as usize] = true;
+    }
+
+    /// Writes the elements of the blob to the outputs of regions that have more in it than what is held. To others
+    /// goes what is held.
+    pub fn rewrite(
+        &mut self,
+        blob: &mut Blob,
+        outs: &mut TaskOutputs<'_>,
+        mut held: Held,
+        store: &HoldStore,
+    ) -> KernelResult {
+        let Parts { pairs, stale, .. } = self;
+        let is_stale = |region: u32| stale.get(region as usize) == Some(&true);
+        held.retain(store, |region| !is_stale(region));
+        outs.restore(held, store)?;
+        pairs.retain(|(_, region)| is_stale(*region));
+        self.write(blob, outs)
+    }
+
+    /// Writes the elements of the blob, which has been decoded.
+    pub fn write(&mut self, blob: &mut Blob, outs: &mut TaskOutputs<'_>) -> KernelResult {
+        let Parts {
             pairs,
+            total,
             counts,
             fates,
-            ids,
+            picker,
+            ..
         } = self;
-        pairs.clear();
-        let mut total = 0u32;
-        for group in blob.block()?.groups() {
-            let mut items = group.items();
-            while let Some((item, message)) = items.try_next_raw()? {
-                ids.clear();
-                items.parse_ids(item, message, ids)?;
-                let cursor = &mut cursors[select::kind_of(item) as usize];
-                for id in ids.iter() {
-                    cursor.each(*id, |region| pairs.push((total, region)));
-                    total += 1;
-                }
-            }
+        if pairs.is_empty() {
+            return Ok(());
         }
+        let total = *total;
         if outs.len() == 1 {
             fates.clear();
             fates.resize(total as usize, Fate::Drop);
             for (at, _) in pairs.iter() {
                 fates[*at as usize] = Fate::Keep;
             }
-            return outs.to(0, |out| writer.write(blob, out, fates));
+            return outs.to(0, |out| select::write_fates(blob, out, fates, picker));
         }
         counts.clear();
         counts.resize(outs.len(), 0);
@@ -74,13 +106,61 @@ impl<'r> Writing<'r> {
             .enumerate()
             .filter(|(_, count)| **count == total && total > 0)
         {
-            outs.to(region, |out| writer.copy_whole(blob, out))?;
+            outs.to(region, |out| out.copy(blob))?;
         }
         pairs.retain(|(_, region)| counts[*region as usize] < total);
         fates.clear();
         fates.resize(total as usize, Fate::Drop);
         pairs.iter().for_each(|(at, _)| fates[*at as usize] = Fate::Keep);
-        write_parts(blob, *writer, pairs, fates, outs)
+        write_parts(blob, pairs, (fates, picker), outs)
+    }
+}
+
+/// A worker's state in writing what is known by id.
+pub struct Writing<'r> {
+    /// For each kind the ids that may be held, and those that came after.
+    cursors: [[Cursor<'r>; 2]; 3],
+    parts: Parts,
+    ids: Vec<i64>,
+}
+
+impl<'r> Writing<'r> {
+    /// Writes elements for which the cursors know regions: for each kind those that may be held, and those that
+    /// came after.
+    pub fn new(cursors: [[Cursor<'r>; 2]; 3]) -> Self {
+        Writing {
+            cursors,
+            parts: Parts::default(),
+            ids: Vec::new(),
+        }
+    }
+
+    /// Writes the elements of a blob to the outputs of their regions, for some of which they may be held.
+    pub fn blob(
+        &mut self,
+        blob: &mut Blob,
+        outs: &mut TaskOutputs<'_>,
+        held: Option<(Held, &HoldStore)>,
+    ) -> KernelResult {
+        let Writing { cursors, parts, ids } = self;
+        parts.begin();
+        for group in blob.block()?.groups() {
+            let mut items = group.items();
+            while let Some((item, message)) = items.try_next_raw()? {
+                ids.clear();
+                items.parse_ids(item, message, ids)?;
+                let [known, more] = &mut cursors[select::kind_of(item) as usize];
+                for id in ids.iter() {
+                    known.each(*id, |region| parts.add(region));
+                    more.each(*id, |region| parts.add_more(region));
+                    parts.next();
+                }
+            }
+        }
+        match held {
+            Some((held, store)) => parts.rewrite(blob, outs, held, store),
+            None => parts.write(blob, outs),
+        }
     }
 }
 
@@ -88,9 +168,8 @@ impl<'r> Writing<'r> {
 /// read once, whatever the number of regions. `wanted` tells which elements have pairs.
 fn write_parts(
     blob: &Blob,
-    writer: ElementWriter,
     pairs: &[(u32, u32)],
-    wanted: &[Fate],
+    (wanted, picker): (&[Fate], &mut DensePicker),
     outs: &mut TaskOutputs<'_>,
 ) -> KernelResult {
     let mut held: Vec<Element<'_>> = Vec::new();
@@ -99,8 +178,7 @@ fn write_parts(
         places.sort_unstable();
         for run in places.chunk_by(|a, b| a.0 == b.0) {
             outs.to(run[0].0 as usize, |out| {
-                run.iter()
-                    .try_for_each(|(_, at)| writer.put(&held[*at as usize], out))
+                run.iter().try_for_each(|(_, at)| out.keep(&held[*at as usize]))
             })?;
         }
         held.clear();
@@ -114,6 +192,7 @@ fn write_parts(
     let end = *last as usize + 1;
     select::for_each_picked(
         blob.decoded(),
+        picker,
         end,
         |at| wanted[at] == Fate::Keep,
         |at, element| {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use osmill_engine::{Error, Job, JobOptions, OutputOptions};
 use osmill_model::KindSet;
-use osmill_ops::cat::{Format, HeaderChanges, Options, Report, cat};
+use osmill_ops::cat::{HeaderChanges, Options, Report, cat};
 use osmill_pbf::{BlobHeader, BlobType, Compression, FileHeader, IndexRecord, MAX_WRITTEN_BLOB_HEADER_SIZE};
 use osmill_testkit::encode::{Layout, encode_block};
 use osmill_testkit::file::{FrameBuilder, Frames};
@@ -27,8 +27,6 @@ pub fn options() -> Options {
     Options {
         kinds: KindSet::ALL,
         dedupe: false,
-        recompress: false,
-        format: Format::Pbf,
         generator: "test".into(),
         header: HeaderChanges::default(),
     }
@@ -135,11 +133,11 @@ impl Folder {
         options: &Options,
         output: OutputOptions,
     ) -> Result<(Report, Vec<u8>), Error> {
-        let path = output.path.clone();
+        let (path, is_text) = (output.path.clone(), output.is_text());
         let report = cat(job, inputs, options, output)?;
         let bytes = std::fs::read(path).unwrap();
         assert_eq!(report.bytes, bytes.len() as u64);
-        if options.format == Format::Pbf {
+        if !is_text {
             assert_frames(&bytes);
         }
         Ok((report, bytes))

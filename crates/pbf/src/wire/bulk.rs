@@ -6,7 +6,7 @@
 //! one runs is decided once for a column. The tests hold the two against each other.
 #![allow(unsafe_code)]
 
-use super::{WireError, gather_sevens, read_varint};
+use super::{WireError, gather_sevens, read_varint, write_varint};
 
 /// The steps that differ between processors.
 trait Steps {
@@ -14,6 +14,27 @@ trait Steps {
     fn varint_ends(chunk: &[u8; 64]) -> u64;
     /// The value of a varint of `len` bytes, from 1 to 8, at the beginning of `word`.
     fn value(word: u64, len: usize) -> u64;
+    /// The 56 lowest bits of a value, seven in each byte.
+    fn sevens(value: u64) -> u64;
+}
+
+/// One bit for each of eight bytes that ends a varint.
+#[inline(always)]
+pub(super) fn eight_ends(bytes: [u8; 8]) -> u64 {
+    // Multiplying moves the lowest bits of the bytes next to each other.
+    let bits = (!u64::from_le_bytes(bytes) >> 7) & 0x0101_0101_0101_0101;
+    bits.wrapping_mul(0x0102_0408_1020_4080) >> 56
+}
+
+/// Whether each byte ends a varint or one of its seven predecessors does, if those before the first do. Then no
+/// varint is longer than eight bytes.
+#[inline(always)]
+pub(super) fn none_is_long(ends: u64) -> bool {
+    let mut near = ends;
+    near |= near << 1 | 0x1;
+    near |= near << 2 | 0x3;
+    near |= near << 4 | 0xf;
+    near == u64::MAX
 }
 
 struct Portable;
@@ -21,65 +42,115 @@ struct Portable;
 impl Steps for Portable {
     #[inline(always)]
     fn varint_ends(chunk: &[u8; 64]) -> u64 {
-        let (words, _) = chunk.as_chunks::<8>();
-        let mut ends = 0;
-        for (i, word) in words.iter().enumerate() {
-            // Multiplying moves the eight lowest bits of the bytes next to each other.
-            let bits = (!u64::from_le_bytes(*word) >> 7) & 0x0101_0101_0101_0101;
-            ends |= (bits.wrapping_mul(0x0102_0408_1020_4080) >> 56) << (8 * i);
-        }
-        ends
+        let words = chunk.as_chunks::<8>().0.iter().enumerate();
+        words.fold(0, |ends, (i, word)| ends | eight_ends(*word) << (8 * i))
     }
 
     #[inline(always)]
     fn value(word: u64, len: usize) -> u64 {
         gather_sevens(word & (u64::MAX >> (64 - 8 * len)))
     }
+
+    #[inline(always)]
+    fn sevens(value: u64) -> u64 {
+        let x = (value & 0x0fff_ffff) | (value & 0x00ff_ffff_f000_0000) << 4;
+        let x = (x & 0x0000_3fff_0000_3fff) | (x & 0x0fff_c000_0fff_c000) << 2;
+        (x & 0x007f_007f_007f_007f) | (x & 0x3f80_3f80_3f80_3f80) << 1
+    }
 }
 
-/// Calls `visit` with each number of a packed column.
-///
-/// # Errors
-///
-/// A varint that is cut off or too long; those before it were visited.
+/// Appends numbers as varints: each is written as a word of eight bytes of which the next one overwrites what is too
+/// much, so that lengths need no branches.
 #[inline]
-pub(super) fn decode_all(bytes: &[u8], visit: &mut impl FnMut(u64)) -> Result<(), WireError> {
+pub(super) fn encode_all(out: &mut Vec<u8>, values: impl Iterator<Item = u64>) {
     #[cfg(target_arch = "x86_64")]
-    if bytes.len() >= 72 && x86::is_fast() {
+    if x86::is_fast() {
         // SAFETY: the processor has what the function was compiled for.
-        return unsafe { x86::decode_all(bytes, visit) };
+        return unsafe { x86::encode_all(out, values) };
     }
-    decode_with::<Portable>(bytes, visit)
+    encode_with::<Portable>(out, values)
 }
 
 #[inline(always)]
-fn decode_with<S: Steps>(bytes: &[u8], visit: &mut impl FnMut(u64)) -> Result<(), WireError> {
+fn encode_with<S: Steps>(out: &mut Vec<u8>, values: impl Iterator<Item = u64>) {
+    let mut stage = [0u8; 512];
+    let mut len = 0;
+    for value in values {
+        if value >> 56 != 0 || len + 8 > stage.len() {
+            out.extend_from_slice(&stage[..len]);
+            len = 0;
+        }
+        if value >> 56 != 0 {
+            write_varint(out, value);
+            continue;
+        }
+        // The number of sevens is that of bits divided by seven, rounded up.
+        let bytes = ((64 - (value | 1).leading_zeros()) * 37 + 222) >> 8;
+        let more = 0x0080_8080_8080_8080 & ((1 << (8 * (bytes - 1))) - 1);
+        if let Some(word) = stage[len..].first_chunk_mut::<8>() {
+            *word = (S::sevens(value) | more).to_le_bytes();
+        }
+        len += bytes as usize;
+    }
+    out.extend_from_slice(&stage[..len]);
+}
+
+/// Folds the numbers of a packed column. What is folded travels by value, so that it stays in registers.
+///
+/// # Errors
+///
+/// A varint that is cut off or too long; those before it were folded.
+#[inline]
+pub(super) fn fold<A: Copy>(bytes: &[u8], init: A, step: impl FnMut(A, u64) -> A) -> Result<A, WireError> {
+    #[cfg(target_arch = "x86_64")]
+    if bytes.len() >= 72 && x86::is_fast() {
+        // SAFETY: the processor has what the function was compiled for.
+        return unsafe { x86::fold(bytes, init, step) };
+    }
+    fold_with::<Portable, A>(bytes, init, step)
+}
+
+#[inline(always)]
+fn fold_with<S: Steps, A: Copy>(
+    bytes: &[u8],
+    init: A,
+    mut step: impl FnMut(A, u64) -> A,
+) -> Result<A, WireError> {
+    // A copy that is the function's own can be kept in registers.
+    let mut folded = init;
     let (mut start, mut at) = (0, 0);
     // Eight more bytes, so that each varint can be read as one word.
     while let Some(chunk) = bytes.get(at..at + 72).and_then(|chunk| chunk.first_chunk::<64>()) {
         let mut ends = S::varint_ends(chunk);
         if ends == u64::MAX && start == at {
-            chunk.iter().for_each(|byte| visit(u64::from(*byte)));
-            start += 64;
-            ends = 0;
-        }
-        while ends != 0 {
-            let end = at + ends.trailing_zeros() as usize;
-            ends &= ends - 1;
-            let len = end + 1 - start;
-            match bytes[start..].first_chunk::<8>() {
-                Some(word) if len <= 8 => visit(S::value(u64::from_le_bytes(*word), len)),
-                _ => visit(read_varint(&mut &bytes[start..])?),
+            for byte in chunk {
+                folded = step(folded, u64::from(*byte));
             }
-            start = end + 1;
+            start += 64;
+        } else if none_is_long(ends) && at - start + ends.trailing_zeros() as usize <= 7 {
+            while ends != 0 {
+                let end = at + ends.trailing_zeros() as usize + 1;
+                ends &= ends - 1;
+                // SAFETY: `start` is within the chunk or before it, and eight more bytes follow the chunk.
+                let word = unsafe { bytes.as_ptr().add(start).cast::<u64>().read_unaligned() };
+                folded = step(folded, S::value(u64::from_le(word), end - start));
+                start = end;
+            }
+        } else {
+            while ends != 0 {
+                let end = at + ends.trailing_zeros() as usize + 1;
+                ends &= ends - 1;
+                folded = step(folded, read_varint(&mut &bytes[start..])?);
+                start = end;
+            }
         }
         at += 64;
     }
     let mut rest = &bytes[start..];
     while !rest.is_empty() {
-        visit(read_varint(&mut rest)?);
+        folded = step(folded, read_varint(&mut rest)?);
     }
-    Ok(())
+    Ok(folded)
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -87,7 +158,7 @@ mod x86 {
     use std::arch::x86_64::*;
     use std::sync::OnceLock;
 
-    use super::{Steps, WireError, decode_with};
+    use super::{Steps, WireError, encode_with, fold_with};
 
     /// Whether the processor has AVX2 and a fast BMI2.
     #[inline]
@@ -96,7 +167,8 @@ mod x86 {
         *FAST.get_or_init(|| {
             let has = is_x86_feature_detected!("avx2")
                 && is_x86_feature_detected!("bmi1")
-                && is_x86_feature_detected!("bmi2");
+                && is_x86_feature_detected!("bmi2")
+                && is_x86_feature_detected!("lzcnt");
             has && !gathers_slowly()
         })
     }
@@ -119,7 +191,7 @@ mod x86 {
     impl Steps for Avx2 {
         #[inline(always)]
         fn varint_ends(chunk: &[u8; 64]) -> u64 {
-            // SAFETY: the pointers are to 32 readable bytes each; AVX2 is there, or `decode_all` is not called.
+            // SAFETY: the pointers are to 32 readable bytes each; AVX2 is there, or `fold` is not called.
             unsafe {
                 let low = _mm256_loadu_si256(chunk.as_ptr().cast());
                 let high = _mm256_loadu_si256(chunk.as_ptr().add(32).cast());
@@ -130,14 +202,25 @@ mod x86 {
 
         #[inline(always)]
         fn value(word: u64, len: usize) -> u64 {
-            // SAFETY: BMI2 is there, or `decode_all` is not called.
+            // SAFETY: BMI2 is there, or `fold` is not called.
             unsafe { _pext_u64(word, _bzhi_u64(0x7f7f_7f7f_7f7f_7f7f, 8 * len as u32)) }
+        }
+
+        #[inline(always)]
+        fn sevens(value: u64) -> u64 {
+            // SAFETY: as above.
+            unsafe { _pdep_u64(value, 0x7f7f_7f7f_7f7f_7f7f) }
         }
     }
 
+    #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt")]
+    pub fn encode_all(out: &mut Vec<u8>, values: impl Iterator<Item = u64>) {
+        encode_with::<Avx2>(out, values);
+    }
+
     #[target_feature(enable = "avx2,bmi1,bmi2")]
-    pub fn decode_all(bytes: &[u8], visit: &mut impl FnMut(u64)) -> Result<(), WireError> {
-        decode_with::<Avx2>(bytes, visit)
+    pub fn fold<A: Copy>(bytes: &[u8], init: A, step: impl FnMut(A, u64) -> A) -> Result<A, WireError> {
+        fold_with::<Avx2, A>(bytes, init, step)
     }
 }
 
@@ -147,12 +230,11 @@ mod tests {
     use crate::wire::write_varint;
     use proptest::prelude::*;
 
-    fn decoded(
-        decode: impl Fn(&[u8], &mut dyn FnMut(u64)) -> Result<(), WireError>,
-        bytes: &[u8],
-    ) -> (Vec<u64>, Result<(), WireError>) {
+    type Decoded = (Vec<u64>, Result<(), WireError>);
+
+    fn decoded(decode: impl FnOnce(&mut dyn FnMut(u64)) -> Result<(), WireError>) -> Decoded {
         let mut values = Vec::new();
-        let result = decode(bytes, &mut |value| values.push(value));
+        let result = decode(&mut |value| values.push(value));
         (values, result)
     }
 
@@ -169,15 +251,34 @@ mod tests {
         fn all_ways_agree(
             values in proptest::collection::vec((any::<u64>(), 0u32..64).prop_map(|(v, shift)| v >> shift), 0..300),
             ones in 0usize..200,
+            padded in proptest::collection::vec(0usize..11, 0..10),
             noise in proptest::collection::vec(prop_oneof![any::<u8>(), 0x80u8..], 0..20),
+            more in proptest::collection::vec(any::<u16>(), 0..100),
         ) {
             let mut bytes = Vec::new();
             values.iter().for_each(|v| write_varint(&mut bytes, *v));
             bytes.resize(bytes.len() + ones, 1);
+            for padding in padded {
+                bytes.resize(bytes.len() + padding, 0x80);
+                bytes.push(1);
+            }
             bytes.extend(noise);
-            let expected = decoded(one_by_one, &bytes);
-            prop_assert_eq!(decoded(|bytes, mut visit| decode_with::<Portable>(bytes, &mut visit), &bytes), expected.clone());
-            prop_assert_eq!(decoded(|bytes, mut visit| decode_all(bytes, &mut visit), &bytes), expected);
+            more.iter().for_each(|v| write_varint(&mut bytes, (*v).into()));
+            let expected = decoded(|visit| one_by_one(&bytes, visit));
+            let portable = decoded(|visit| fold_with::<Portable, ()>(&bytes, (), |(), v| visit(v)));
+            prop_assert_eq!(portable, expected.clone());
+            prop_assert_eq!(decoded(|visit| fold(&bytes, (), |(), v| visit(v))), expected);
+        }
+
+        #[test]
+        fn numbers_are_written_as_one_by_one(values in proptest::collection::vec((any::<u64>(), 0u32..64).prop_map(|(v, shift)| v >> shift), 0..300)) {
+            let mut expected = vec![1, 2, 3];
+            let (mut portable, mut fast) = (expected.clone(), expected.clone());
+            values.iter().for_each(|v| write_varint(&mut expected, *v));
+            encode_with::<Portable>(&mut portable, values.iter().copied());
+            encode_all(&mut fast, values.iter().copied());
+            prop_assert_eq!(&portable, &expected);
+            prop_assert_eq!(&fast, &expected);
         }
     }
 }

@@ -160,6 +160,42 @@ pub(crate) fn dispatch<B: Batch>(isa: Isa, batch: B) {
     }
 }
 
+/// A loop of a caller that is to be compiled once per instruction set, as the look-ups of this crate are; see
+/// [`run_wide`].
+pub trait Wide {
+    /// Runs the loop. Implementations are `#[inline(always)]`, or the features do not reach them.
+    fn run(self);
+}
+
+/// Runs a caller's loop compiled for the best instruction set that this processor has, population count and bit
+/// manipulation included: for the stages of a look-up that come after those of an index.
+///
+/// ```
+/// use osmill_stree::{Wide, run_wide};
+///
+/// struct Ones<'a>(&'a [u64], &'a mut u32);
+/// impl Wide for Ones<'_> {
+///     #[inline(always)]
+///     fn run(self) {
+///         *self.1 = self.0.iter().map(|word| word.count_ones()).sum();
+///     }
+/// }
+/// let mut ones = 0;
+/// run_wide(Ones(&[7, 1 << 63], &mut ones));
+/// assert_eq!(ones, 4);
+/// ```
+#[inline]
+pub fn run_wide(work: impl Wide) {
+    struct Own<W>(W);
+    impl<W: Wide> Batch for Own<W> {
+        #[inline(always)]
+        fn run<V: Vector>(self) {
+            self.0.run();
+        }
+    }
+    dispatch(Isa::best(), Own(work));
+}
+
 /// How many keys of one line's worth (`window.len() == K::PER_LINE`) are below the key with ordered bits `needle`.
 #[inline(always)]
 pub(crate) fn below_window<K: Key, V: Vector>(window: &[K], needle: u64) -> usize {

@@ -38,11 +38,7 @@ pub fn write_element_as(
     metadata: &Metadata<'_>,
     out: &mut Vec<u8>,
 ) -> Result<(), BlockError> {
-    let options = PrintOptions {
-        locations_on_ways: matches!(element, Element::Way(way) if way.has_locations()),
-        ..PrintOptions::default()
-    };
-    print_element(element, metadata, &options, out)
+    print_element(element, metadata, &PrintOptions::default(), out)
 }
 
 /// Appends the line of one element with the metadata fields that the options name.
@@ -104,7 +100,8 @@ pub(crate) fn print_element(
         }
         Element::Way(way) => {
             out.extend_from_slice(b" N");
-            let mut locations = options.locations_on_ways.then(|| way.locations());
+            let prints = options.locations_on_ways.unwrap_or(way.has_locations());
+            let mut locations = prints.then(|| way.locations());
             for (i, id) in way.refs().enumerate() {
                 if i > 0 {
                     out.push(b',');

@@ -24,7 +24,11 @@ impl Parse for OplParser {
             let rest = &data[at..];
             let (line, next) = match memchr::memchr(b'\n', rest) {
                 Some(end) => (&rest[..end], at + end + 1),
-                None if last && !rest.is_empty() => (rest, data.len()),
+                None if last && !rest.is_empty() => {
+                    self.warnings
+                        .push((at, "the last line has no end; the file may be truncated".into()));
+                    (rest, data.len())
+                }
                 None => {
                     if last {
                         out.flush();

@@ -84,7 +84,7 @@ pub(crate) fn print_element(
     match element {
         Element::Node(_) => {}
         Element::Way(way) => {
-            let locations = options.locations_on_ways && way.has_locations();
+            let locations = options.locations_on_ways != Some(false) && way.has_locations();
             let mut locations = locations.then(|| way.locations());
             for id in way.refs() {
                 out.extend_from_slice(indent);

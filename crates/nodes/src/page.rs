@@ -1,0 +1,163 @@
+//! A page: the nodes of 4096 ids in a row, which of them there are and where.
+//!
+//! Bytes of a page, little-endian:
+//!
+//! | bytes | what |
+//! | --- | --- |
+//! | 8 | which of the 64 words of ids hold a node |
+//! | 10 for each such word | its bits, 8 bytes; how many nodes lie in the words before it, 2 bytes |
+//! | 4 for each block | offset of the block in the page, 2 bytes; its [`Form`], 2 bytes |
+//! | | the blocks |
+
+use osmill_model::Location;
+
+use crate::packed::{BLOCK, Form, pack};
+
+/// Ids of a page.
+pub(crate) const IDS: u64 = 4096;
+/// Bytes of an entry for a word.
+const WORD: usize = 10;
+
+/// Number of the page that a key lies on.
+#[inline(always)]
+pub(crate) const fn number(key: u64) -> u64 {
+    key / IDS
+}
+
+/// Appends the page that holds these nodes. Their keys ascend, each is there once, and all lie on one page.
+///
+/// A page is smaller than 64 KiB.
+pub(crate) fn write(keys: &[u64], locations: &[Location], data: &mut Vec<u8>) {
+    let start = data.len();
+    let mut words = [0u64; (IDS / 64) as usize];
+    for key in keys {
+        words[(key % IDS / 64) as usize] |= 1 << (key % 64);
+    }
+    let mut there = 0u64;
+    data.extend_from_slice(&[0; 8]);
+    let mut before = 0u16;
+    for (place, word) in words.iter().enumerate() {
+        if *word != 0 {
+            there |= 1 << place;
+            data.extend_from_slice(&word.to_le_bytes());
+            data.extend_from_slice(&before.to_le_bytes());
+            before += word.count_ones() as u16;
+        }
+    }
+    data[start..start + 8].copy_from_slice(&there.to_le_bytes());
+    let mut entry = data.len();
+    data.resize(entry + 4 * locations.len().div_ceil(BLOCK), 0);
+    for block in locations.chunks(BLOCK) {
+        let offset = (data.len() - start) as u16;
+        let form = pack(block, data);
+        data[entry..entry + 2].copy_from_slice(&offset.to_le_bytes());
+        data[entry + 2..entry + 4].copy_from_slice(&form.0.to_le_bytes());
+        entry += 4;
+    }
+}
+
+/// Where in the data the location of a node is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Spot {
+    block: usize,
+    place: usize,
+    form: Form,
+}
+
+impl Spot {
+    /// Finds a node on the page that begins at `page`.
+    #[inline(always)]
+    pub fn find(key: u64, page: usize, data: &[u8]) -> Option<Spot> {
+        let word = |at: usize| {
+            let mut bytes = [0; 8];
+            bytes.copy_from_slice(&data[at..at + 8]);
+            u64::from_le_bytes(bytes)
+        };
+        let half = |at: usize| u16::from_le_bytes([data[at], data[at + 1]]);
+        let there = word(page);
+        let number = key % IDS / 64;
+        if there >> number & 1 == 0 {
+            return None;
+        }
+        let words = page + 8;
+        let at = words + WORD * (there & ((1 << number) - 1)).count_ones() as usize;
+        let bits = word(at);
+        if bits >> (key % 64) & 1 == 0 {
+            return None;
+        }
+        let below = bits & ((1 << (key % 64)) - 1);
+        let ordinal = usize::from(half(at + 8)) + below.count_ones() as usize;
+        let entry = words + WORD * there.count_ones() as usize + 4 * (ordinal / BLOCK);
+        Some(Spot {
+            block: page + usize::from(half(entry)),
+            place: ordinal % BLOCK,
+            form: Form(half(entry + 2)),
+        })
+    }
+
+    /// Offset in the data of the byte to fetch early.
+    #[inline(always)]
+    pub fn near(self) -> usize {
+        self.block + self.form.near(self.place)
+    }
+
+    /// Offset in the data of the block.
+    #[inline(always)]
+    pub fn block(self) -> usize {
+        self.block
+    }
+
+    /// Reads the location.
+    #[inline(always)]
+    pub fn read(self, data: &[u8]) -> Location {
+        self.form.read(self.place, self.block, data)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packed::SPARE;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    proptest! {
+        #[test]
+        fn pages_read_back(
+            number in prop_oneof![Just(0u64), any::<u64>().prop_map(|n| n / IDS)],
+            nodes in prop_oneof![
+                proptest::collection::btree_map(0..IDS, any::<(i32, i32)>(), 1..100),
+                proptest::collection::btree_map(70..200u64, (0..9i32, 0..9i32), 1..100),
+            ],
+            before in 0usize..5,
+        ) {
+            let nodes: BTreeMap<u64, Location> = nodes
+                .into_iter()
+                .map(|(id, (lon, lat))| (number * IDS + id, Location::new(lon, lat)))
+                .collect();
+            let (keys, locations): (Vec<u64>, Vec<Location>) = nodes.iter().unzip();
+            let mut data = vec![7; before];
+            write(&keys, &locations, &mut data);
+            data.resize(data.len() + SPARE, 7);
+            for key in number * IDS..=number * IDS + (IDS - 1) {
+                let found = Spot::find(key, before, &data).map(|spot| spot.read(&data));
+                prop_assert_eq!(found.as_ref(), nodes.get(&key));
+            }
+        }
+    }
+
+    #[test]
+    fn the_fullest_page_is_small_enough() {
+        let keys: Vec<u64> = (0..IDS).collect();
+        let corner = |i: u64| if i % 2 == 0 { i32::MIN } else { i32::MAX };
+        let places: Vec<Location> = keys
+            .iter()
+            .map(|i| Location::new(corner(*i), corner(i / 2)))
+            .collect();
+        let mut data = Vec::new();
+        write(&keys, &places, &mut data);
+        assert!(data.len() < 40_000, "{}", data.len());
+        data.resize(data.len() + SPARE, 0);
+        assert_eq!(Spot::find(4095, 0, &data).unwrap().read(&data), places[4095]);
+    }
+}
