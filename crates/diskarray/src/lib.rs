@@ -55,7 +55,25 @@
 //! requests in flight, adjacent ones in one; merged with their operations; and written behind in runs of up to 1 MiB. Where a batch touches
 //! a third of a leaf's extents or more (see [`Device::regroup_share`]) the whole leaf is rewritten as one stream, which costs no more and restores key order on
 //! disk; elsewhere an extent splits evenly when it overflows (nine to one at the end of all keys), and one under 35 % takes in its neighbour.
-//! Blocks come from free segments of 1 MiB first, from holes once a quarter of the file is free, else from the end of the file.
+//! Before the first large batch the device is measured on the file itself, which takes some 30 ms ([`Options::device`]). Blocks come from free segments of 1 MiB first, from holes once a quarter of the file is free, else from the end of the file.
+//!
+//! # Memory
+//!
+//! [`Options::memory`] is one budget for everything that the store holds: directory, pool of extents, changed extents, I/O buffers, maps of free
+//! space, a record of the log, the nodes fetched for a moment. It is cut anew as the parts grow: what the directory and
+//! a batch in progress need is taken from the pool. Pool, changed extents and buffers are mappings of their own and go back to the system when they
+//! shrink; freed blocks are kept as runs or, when those would be larger, as a bit a block; records of the log are made in the length they will have
+//! and read a few entries at a time; a lookup of many keys borrows from the pool what sorting them takes, and goes in parts where that is
+//! not enough. A test holds a process to the budget by a limit on its address space. Beside it are the caller's: batches (12 bytes an operation, and
+//! the value), results, and nodes that only snapshots hold.
+//!
+//! A directory that is larger than five eighths of the budget is paged: its lowest nodes are read when they are needed, a second read for a search.
+//!
+//! # Single operations
+//!
+//! A search reads the directory, guesses by interpolation between the ends of an extent's range where the key is, and asks for the cache lines there
+//! and of the header at once; among raw keys that are spread evenly the guess holds, elsewhere two rounds of independent loads follow. A
+//! [`Pipeline`] does the same for operations that are still to come: from disk into the pool, or from memory into the cache.
 //!
 //! # Commits and recovery
 //!
@@ -118,6 +136,8 @@
 //! - Extents of 8 or 16 KiB: fewer random operations a second on the devices measured, and dearer single changes.
 //! - Queues deeper than the device's knee, registered buffers, SQPOLL: no gain, or loss.
 //! - Binary search in a raw extent: nine dependent cache misses; two rounds of independent loads are twice as fast.
+//! - Changed extents as vectors on the heap: freed, they left holes of an eighth of their size, and nothing went back to the system.
+//! - A radix sort of batches: a second copy of the batch for no gain over one pass into buckets and a sort of each.
 //! - A fixed share of memory for changed extents: single insertions thrashed at a tenth of the speed of a share that grows into the pool.
 
 mod apply;

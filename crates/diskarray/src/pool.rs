@@ -134,7 +134,7 @@ impl Pool {
     pub fn slab_for(budget: usize) -> usize {
         match budget >> 20 {
             0..16 => 8,
-            16..64 => 64,
+            16..256 => 64,
             _ => HUGE,
         }
     }

@@ -147,6 +147,71 @@ fn one_writer_at_a_time() {
     assert_eq!(a.len(), 0);
 }
 
+const FULL_CHILD: &str = "DISKARRAY_TEST_FULL_CHILD";
+
+/// The child of [`a_file_that_cannot_grow_stops_the_writer_and_loses_nothing`]; does nothing when run as a test.
+#[test]
+fn full_child() {
+    let Ok(path) = std::env::var(FULL_CHILD) else {
+        return;
+    };
+    let mut map = OrderedMap::<u64>::create(&path, options()).unwrap();
+    let reader = map.reader().unwrap();
+    let mut done = 0;
+    let error = loop {
+        let mut batch = transaction(done + 1);
+        // Ever more, so that the limit comes soon, at different places of a commit.
+        (0..20_000).for_each(|i| batch.put((1 << 60) + (i << 20) + done, done));
+        let change = map.apply(&mut batch).map(drop);
+        match change.and_then(|()| map.commit(Durability::Batch, &(done + 1).to_le_bytes())) {
+            Ok(_) => done += 1,
+            Err(e) => break e,
+        }
+    };
+    assert!(matches!(error, Error::Io { .. }), "{error}");
+    assert!(matches!(map.insert(1, 1), Err(Error::Poisoned { .. })));
+    let snapshot = reader.snapshot();
+    assert_eq!(snapshot.metadata(), done.to_le_bytes());
+    assert!(snapshot.verify(None).unwrap().is_sound());
+    println!("\nacknowledged {done}");
+}
+
+#[test]
+fn a_file_that_cannot_grow_stops_the_writer_and_loses_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    for blocks in [9_000u32, 14_321] {
+        let path = dir.path().join(blocks.to_string());
+        // A limit of the shell on the size of files, with its signal ignored, makes writes fail as a full disk does.
+        let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" full_child --exact --nocapture");
+        let output = Command::new("sh")
+            .args(["-c", &script])
+            .arg(std::env::current_exe().unwrap())
+            .env(FULL_CHILD, &path)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(
+            output.status.success(),
+            "{said}{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        let number = |l: &str| l.strip_prefix("acknowledged ")?.parse::<u64>().ok();
+        let acknowledged = said
+            .lines()
+            .find_map(number)
+            .expect("the child says how far it came");
+        assert!(acknowledged > 2, "{acknowledged}");
+        let map = OrderedMap::<u64>::open(&path, options()).unwrap();
+        let state = map.metadata().try_into().map_or(0, u64::from_le_bytes);
+        assert!(
+            state == acknowledged || state == acknowledged + 1,
+            "{state} {acknowledged}"
+        );
+        assert!(map.verify(None).unwrap().is_sound());
+        assert_eq!(map.count(1 << 60..).unwrap(), state * 20_000);
+    }
+}
+
 /// Needs the right to mount: `cargo test -p osmill-diskarray --test process -- --ignored full`.
 #[test]
 #[ignore = "mounts a small file system"]

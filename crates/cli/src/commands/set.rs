@@ -227,6 +227,12 @@ fn failed(error: StoreError) -> Error {
 
 /// Runs the command.
 pub fn run(common: &Common, command: &SetCommand) -> Result<ExitCode> {
+    if common.memory < LEAST_MEMORY {
+        return Err(Error::Usage(format!(
+            "--memory: sets need {} at least",
+            bytes(LEAST_MEMORY)
+        )));
+    }
     if let SetCommand::Build {
         target,
         keys,
@@ -270,6 +276,9 @@ pub fn run(common: &Common, command: &SetCommand) -> Result<ExitCode> {
         map => on(common, command, map.map_err(failed)?),
     }
 }
+
+/// Smallest memory that commands work in.
+const LEAST_MEMORY: u64 = 8 << 20;
 
 /// A quarter of the memory is for what is being read, the rest for the store.
 fn store_memory(common: &Common) -> u64 {
