@@ -20,7 +20,7 @@
 //! ([`osmill_nodes::Filler::scattered`]). Such an input is written in one pass at the end, in its own order.
 //!
 //! Tried and left: to deflate coordinates as they are, without a search for repetitions (an encoder of our own that was told
-//! where they lie): 3 % larger than zlib at level 6 and not faster than libdeflate at level 4.
+//! where they lie): 3 % larger than zlib at level 6, for a fifth more speed than libdeflate at level 4.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;

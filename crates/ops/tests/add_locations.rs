@@ -465,6 +465,22 @@ fn compare(path: &Path, folder: &Path, options: &Options, flag: Option<&str>) ->
 }
 
 #[test]
+fn andorra_as_osmium_has_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/andorra.osm.pbf"));
+    let options = Options {
+        keep_members: true,
+        ignore_missing: true,
+        ..Options::default()
+    };
+    if osmium(&["--version"], &[]).is_none() {
+        eprintln!("osmium is not installed: nothing is compared");
+        return;
+    }
+    assert!(compare(path, folder.path(), &options, Some("--keep-member-nodes")).is_some());
+}
+
+#[test]
 #[ignore = "takes minutes; needs osmium and ../shared/data"]
 fn real_files_as_osmium_has_them() {
     let data = osmill_testkit::fixtures::shared_data().unwrap();
