@@ -143,6 +143,10 @@ fn by_id_like_osmium(files: &[PathBuf]) {
     let target = target(folder.path());
     for file in files {
         let ids = some_ids(file);
+        // osmium refuses to look for negative ids; the model tests do.
+        if ids.iter().any(|id| id.contains('-')) {
+            continue;
+        }
         let texts: Vec<&str> = ids.iter().map(String::as_str).collect();
         let parsed = parse_ids(&ids, Kind::Node).unwrap();
         for flags in ["", "r", "rt", "v"] {
