@@ -24,10 +24,17 @@
 //! | pass | reads | notes |
 //! | --- | --- | --- |
 //! | nodes | blobs of nodes whose box meets a region | nodes inside |
-//! | ways | ways | ways with a node inside, all nodes of these |
+//! | ways | ways | ways with a node inside, those of their nodes that are not inside |
 //! | relations | relations | relations with a member inside; for smart, their members |
 //! | member ways | ways that were added, or of which any version was | their nodes |
-//! | write | blobs that hold anything that was noted | |
+//! | write | see below | |
+//!
+//! In an orderly file (sorted, every element once, one kind in each blob) most blobs are read once. What the first
+//! passes find is encoded at once: `simple` writes it, the others hold it ([`osmill_engine::HoldStore`]). The last
+//! pass puts it out in order, and reads only blobs in which there turned out to be more: of these, regions that have
+//! no more get what is held. Few blobs are such: of the 5904 node blobs of a 47 M node file, where a box of 10 x 10
+//! degrees has nodes in 5255, the nodes that ways bring in lie in 390. In other files the last pass reads whatever
+//! holds anything that was noted.
 //!
 //! With [`Options::include_crossing`] and [`Options::include_enclosing`] others come between; see the `around`
 //! module. The last one writes all outputs at once. A blob that belongs to an output whole is copied compressed.
