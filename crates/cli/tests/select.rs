@@ -315,11 +315,55 @@ fn boundaries_come_from_files_and_from_the_input() {
         folder,
     );
     assert_eq!(ids(folder.join("out.osm.pbf")), "n2 n3 w1 w2 r1 r2 r3");
+    // The same as XML.
+    done("cat {}/border.osm.pbf -o {}/border.osm", folder);
+    done(
+        "extract -p {}/border.osm -s simple {}/in.osm.pbf -O -o {}/out.osm.pbf",
+        folder,
+    );
+    assert_eq!(ids(folder.join("out.osm.pbf")), "n2 n3 w1 w2 r1 r2 r3");
     done(
         "extract --region r3 -s simple {}/in.osm.pbf -O -o {}/out.osm.pbf",
         folder,
     );
     assert_eq!(ids(folder.join("out.osm.pbf")), "n1 n2 n3 n4 w1 w2 r1 r2 r3");
+}
+
+#[test]
+fn deletions_of_change_files_are_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let change = r#"<osmChange version="0.6" generator="test">
+        <create><node id="1" version="1" lon="1" lat="1"><tag k="amenity" v="bar"/></node></create>
+        <modify><node id="2" version="2" lon="9" lat="9"/>
+            <way id="1" version="2"><nd ref="1"/><nd ref="7"/><tag k="highway" v="path"/></way></modify>
+        <delete><node id="3" version="4" lon="9" lat="9"/><way id="2" version="3"/><relation id="3" version="2"/></delete>
+        </osmChange>"#;
+    std::fs::write(folder.join("in.osc"), change).unwrap();
+    let text = |line: &str| {
+        done(&format!("{line} -O -o {{}}/out.osc"), folder);
+        std::fs::read_to_string(folder.join("out.osc")).unwrap()
+    };
+    let has = |text: &str, what: &[&str]| what.iter().all(|what| text.contains(what));
+    let deleted = [
+        "<delete>",
+        "<node id=\"3\"",
+        "<way id=\"2\"",
+        "<relation id=\"3\"",
+    ];
+    let found = text("tags-filter {}/in.osc n/amenity");
+    assert!(has(&found, &deleted) && found.contains("<create>"), "{found}");
+    assert!(!found.contains("<modify>"), "{found}");
+    let found = text("tags-filter -R {}/in.osc w/highway");
+    assert!(has(&found, &deleted) && found.contains("<modify>"), "{found}");
+    assert!(!found.contains("<create>"), "{found}");
+    for strategy in ["simple", "complete_ways", "smart"] {
+        let found = text(&format!("extract -b 0,0,2,2 -s {strategy} {{}}/in.osc"));
+        assert!(has(&found, &deleted), "{strategy}: {found}");
+        let inside = ["<node id=\"1\"", "<way id=\"1\""];
+        assert!(has(&found, &inside), "{strategy}: {found}");
+        assert!(!found.contains("<node id=\"2\""), "{strategy}: {found}");
+    }
 }
 
 #[test]

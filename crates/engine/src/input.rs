@@ -105,6 +105,11 @@ impl Input {
         self.text.as_ref().map(|text| text.format)
     }
 
+    /// Whether the input is a change file.
+    pub fn is_change(&self) -> bool {
+        self.text_format().is_some_and(|format| format.change)
+    }
+
     /// Bytes of the input; of the copy, where it came through a pipe.
     pub fn size(&self) -> u64 {
         let text = self.text.as_ref().and_then(|text| text.size);

@@ -223,6 +223,8 @@ const SHARD: u64 = 4096;
 type Shard = Mutex<Vec<(u32, Location)>>;
 
 #[derive(Debug)]
+// There is one at a time.
+#[allow(clippy::large_enum_variant)]
 enum State {
     Sorted {
         range: IdRange,

@@ -129,7 +129,7 @@ pub fn cat(job: &Job, inputs: &[PathBuf], options: &Options, output: OutputOptio
         let mut sources = cat.open(inputs)?;
         // Text makes no claims, but files of data mostly are sorted, and commands like to know it. Whether it is so
         // is seen while copying.
-        let hopes = match (&inputs[..], &sources[..]) {
+        let hopes = match (inputs, &sources[..]) {
             ([path], [Source::Streamed(stream)]) => {
                 output.path != Path::new("-")
                     && path.is_file()
@@ -184,6 +184,8 @@ struct Cat<'a> {
 }
 
 /// An input: as blobs of a file, or as what comes one after the other.
+// There are as many as inputs.
+#[allow(clippy::large_enum_variant)]
 enum Source {
     Planned(Input, Plan),
     Streamed(Mutex<BlockStream>),

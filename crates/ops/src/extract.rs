@@ -11,6 +11,8 @@
 //!   certain types among those that have a node or way inside, and of relations of which a certain part is
 //!   inside anyway.
 //!
+//! Deletions of a change file belong to every extract.
+//!
 //! Regions are exact (see [`osmill_geometry`]); where osmium's even-odd rule cuts holes into parts that overlap,
 //! there are none here. Any order of the input will do. Files with history keep every version of an element of
 //! which one version belongs to the extract.
@@ -22,10 +24,17 @@
 //! | pass | reads | notes |
 //! | --- | --- | --- |
 //! | nodes | blobs of nodes whose box meets a region | nodes inside |
-//! | ways | ways | ways with a node inside, all nodes of these |
+//! | ways | ways | ways with a node inside, those of their nodes that are not inside |
 //! | relations | relations | relations with a member inside; for smart, their members |
 //! | member ways | ways that were added, or of which any version was | their nodes |
-//! | write | blobs that hold anything that was noted | |
+//! | write | see below | |
+//!
+//! In an orderly file (sorted, every element once, one kind in each blob) most blobs are read once. What the first
+//! passes find is encoded at once: `simple` writes it, the others hold it ([`osmill_engine::HoldStore`]). The last
+//! pass puts it out in order, and reads only blobs in which there turned out to be more: of these, regions that have
+//! no more get what is held. Few blobs are such: of the 5904 node blobs of a 47 M node file, where a box of 10 x 10
+//! degrees has nodes in 5255, the nodes that ways bring in lie in 390. In other files the last pass reads whatever
+//! holds anything that was noted.
 //!
 //! With [`Options::include_crossing`] and [`Options::include_enclosing`] others come between; see the `around`
 //! module. The last one writes all outputs at once. A blob that belongs to an output whole is copied compressed.
@@ -209,7 +218,8 @@ pub fn extract(job: &Job, input: &Path, extracts: &[Extract], options: &Options)
     };
     reserve_open_files(extracts.len())?;
     let (input, plan) = select::open_planned(job, input)?;
-    let history = options.with_history || plan.header.has_history();
+    // A change file is no history, though it may hold an element twice.
+    let history = options.with_history || plan.header.has_history() && !input.is_change();
     if history && !matches!(options.strategy, Strategy::CompleteWays { .. }) {
         return Err(Error::Usage(format!(
             "{}: this file has a history, which works with the strategy complete_ways only",
@@ -240,7 +250,7 @@ pub fn extract(job: &Job, input: &Path, extracts: &[Extract], options: &Options)
         regions: RegionSet::new(extracts.iter().map(|extract| &extract.area)),
         strategy: &options.strategy,
         history,
-        orderly: select::is_orderly(&plan),
+        orderly: select::is_orderly(&plan) && !input.is_change(),
     };
     work.run(&first.area, wish, &sinks)?;
     job.objects_in(select::total(&plan));
@@ -412,16 +422,50 @@ impl Work<'_> {
         } else if self.completes_ways() {
             nodes.extend(self.nodes_of((&ways, &more_ways), some(ways_held), held)?);
         }
+        let [deleted_nodes, deleted_ways, deleted_relations] = self.deletions()?;
+        nodes.extend(deleted_nodes);
+        let with = |ids: RegionIds, deleted: Vec<Gather>| match deleted.is_empty() {
+            true => Ok(ids),
+            false => RegionIds::new(deleted.into_iter().chain([ids.to_gather()])),
+        };
         let chosen = Chosen {
             more_nodes: RegionIds::new(nodes)?.without(&inside)?,
             nodes: inside,
+            more_ways: with(more_ways, deleted_ways)?.without(&ways)?,
             ways,
-            more_ways,
-            relations,
+            relations: with(relations, deleted_relations)?,
             none: RegionIds::new([])?,
             ways_held,
         };
         self.write(&chosen, held, sinks)
+    }
+
+    /// The deleted elements of a change file by kind, which belong to all extracts: without them the deletions would
+    /// be lost.
+    fn deletions(&self) -> Result<[Vec<Gather>; 3]> {
+        let mut deleted = <[Vec<Gather>; 3]>::default();
+        if !self.input.is_change() {
+            return Ok(deleted);
+        }
+        let blobs = select::blobs_of(self.plan, KindSet::ALL, |record| record.has_visibility);
+        let regions = self.regions.len() as u32;
+        let states = self.job.pass("deletions", self.input.file(), &blobs).scan(
+            <[Gather; 3]>::default,
+            |deleted, blob| {
+                for element in blob.block()?.elements() {
+                    let element = element?;
+                    if element.metadata()?.visible == Some(false) {
+                        let of_kind = &mut deleted[element.kind() as usize];
+                        (0..regions).for_each(|region| of_kind.add(region, element.id()));
+                    }
+                }
+                Ok(())
+            },
+        )?;
+        for state in states {
+            deleted.iter_mut().zip(state).for_each(|(all, ids)| all.push(ids));
+        }
+        Ok(deleted)
     }
 
     /// The nodes inside, which are written to `sinks` or held.

@@ -17,7 +17,8 @@
 //! them out.
 //!
 //! Files with history: an element is matched version by version, and all versions of what is referred to are
-//! kept. Change files: see [`Options::keep_deleted`].
+//! kept. Of change files all deletions are kept, whatever the expressions: deleted elements have no tags there, and
+//! without them the deletion would be lost.
 
 use std::path::Path;
 
@@ -45,9 +46,6 @@ pub struct Options {
     /// With [`Options::invert`]: elements that match are left out although kept ones refer to them. Relations lose
     /// them as members. Nodes that kept ways need stay, without tags.
     pub exclude: bool,
-    /// Keep deleted elements, whatever their tags: they have none in a change file, and without them the deletion
-    /// would be lost.
-    pub keep_deleted: bool,
 }
 
 /// What was kept, and why.
@@ -77,6 +75,8 @@ struct Filtering<'a> {
     excluded: IdSets,
     /// Kinds whose ids are noted when something refers to them; all others are kept anyway.
     noted: KindSet,
+    /// Whether deleted elements are kept, as in change files.
+    keeps_deleted: bool,
 }
 
 struct State<'a> {
@@ -101,6 +101,7 @@ pub fn tags_filter(job: &Job, input: &Path, options: &Options, target: &Target) 
         wanted: Wanted::default(),
         excluded: IdSets::new(),
         noted: KindSet::ALL,
+        keeps_deleted: input.is_change(),
     };
     filtering.noted = Kind::ALL
         .into_iter()
@@ -314,7 +315,7 @@ impl<'a> Filtering<'a> {
     fn may_keep(&self, record: &IndexRecord) -> bool {
         let by_tags = record.kinds.iter().any(|kind| self.asks(kind));
         (by_tags && (self.options.invert || record.has_tags || self.options.filter.needs_no_tag()))
-            || (self.options.keep_deleted && record.has_visibility)
+            || (self.keeps_deleted && record.has_visibility)
             || self.wanted.may_touch(record)
     }
 
@@ -337,7 +338,7 @@ impl<'a> Filtering<'a> {
             return Ok(());
         }
         let may_refer = self.wanted.may_touch(&record);
-        let keeps_deleted = self.options.keep_deleted && record.has_visibility;
+        let keeps_deleted = self.keeps_deleted && record.has_visibility;
         if !may_match && !may_refer && !keeps_deleted && !self.options.invert {
             return Ok(());
         }

@@ -83,7 +83,6 @@ pub fn run(common: &Common, args: &TagsFilterArgs) -> Result<ExitCode> {
         omit_referenced: args.omit_referenced,
         remove_tags: args.remove_tags,
         exclude: args.exclude,
-        keep_deleted: false,
     };
     let report = tags_filter(&job, &args.file, &options, &args.output.target(common)?)?;
     if !common.quiet {
