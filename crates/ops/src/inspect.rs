@@ -8,9 +8,11 @@ mod show;
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use osmill_engine::{
-    Blob, Counts, Error, Fault, Input, Job, KernelResult, Plan, Result, Syntax, TextCompression, TextFormat,
+    Blob, BlockStream, Counts, Error, Fault, Input, Job, KernelResult, Plan, Result, Syntax, TextCompression,
+    TextFormat,
 };
 use osmill_model::{BoundingBox, ElementId, Kind, KindSet, Timestamp};
 use osmill_pbf::wire::{Fields, Value as FieldValue, Varints, count_checked};
@@ -76,16 +78,16 @@ pub fn inspect(job: &Job, path: &Path) -> Result<(Input, Inspection)> {
     Ok((input, inspection))
 }
 
-/// What the beginning of a text file says, without reading more; `None` for PBF files and for what comes through
-/// a pipe.
-pub fn head(job: &Job, path: &Path) -> Result<Option<Inspection>> {
+/// What the beginning of a text file says, and the rest of it for [`extended_stream`]; `None` for PBF files and for
+/// what comes through a pipe.
+pub fn head(job: &Job, path: &Path) -> Result<Option<(Inspection, BlockStream)>> {
     let Some(size) = path.metadata().ok().filter(std::fs::Metadata::is_file) else {
         return Ok(None);
     };
     let Some(stream) = job.stream(path)? else {
         return Ok(None);
     };
-    Ok(Some(Inspection {
+    let head = Inspection {
         name: path.display().to_string(),
         size: size.len(),
         text: stream.text_format(),
@@ -96,7 +98,8 @@ pub fn head(job: &Job, path: &Path) -> Result<Option<Inspection>> {
             other_blobs: 0,
         },
         index: None,
-    }))
+    };
+    Ok(Some((head, stream)))
 }
 
 fn totals(plan: &Plan) -> Option<IndexTotals> {
@@ -192,33 +195,51 @@ pub struct BlobBytes {
 
 /// Decodes every blob and verifies what the headers claim.
 pub fn extended(job: &Job, input: &Input, plan: &Plan) -> Result<Extended> {
-    let history = plan.header.has_history();
-    let make = || Extended {
-        history,
-        ..Extended::default()
-    };
-    let states = job
-        .pass("read", input.file(), &plan.blobs)
-        .scan(make, Extended::add_blob)?;
-    let mut all = make();
-    for state in states {
-        all.merge(state);
-    }
-    let order = Order::of_blobs(std::mem::take(&mut all.orders));
-    (all.descents, all.first_descent) = (order.descents, order.first_descent);
-    (all.repeats, all.first_repeat) = (order.repeats, order.first_repeat);
-    job.objects_in(all.counts);
-    Ok(all)
+    let make = Extended::of_header(&plan.header);
+    let pass = job.pass("read", input.file(), &plan.blobs);
+    let states = pass.scan(&make, Extended::add_blob)?;
+    Ok(Extended::of_states(job, make(), states))
+}
+
+/// Reads a stream to its end; see [`extended`].
+pub fn extended_stream(job: &Job, stream: BlockStream) -> Result<Extended> {
+    let make = Extended::of_header(stream.header());
+    let stream = Mutex::new(stream);
+    let states = job.stream_pass("read", &stream).scan(&make, Extended::add_blob)?;
+    job.end_stream(&stream.into_inner().unwrap_or_else(PoisonError::into_inner));
+    Ok(Extended::of_states(job, make(), states))
 }
 
 impl Extended {
+    fn of_header(header: &FileHeader) -> impl Fn() -> Extended + Sync + use<> {
+        let history = header.has_history();
+        move || Extended {
+            history,
+            ..Extended::default()
+        }
+    }
+
+    fn of_states(job: &Job, mut all: Extended, states: Vec<Extended>) -> Extended {
+        for state in states {
+            all.merge(state);
+        }
+        let order = Order::of_blobs(std::mem::take(&mut all.orders));
+        (all.descents, all.first_descent) = (order.descents, order.first_descent);
+        (all.repeats, all.first_repeat) = (order.repeats, order.first_repeat);
+        job.objects_in(all.counts);
+        all
+    }
+
     /// Whether the file is sorted by kind, id and version.
     pub fn is_sorted(&self) -> bool {
         self.descents == 0
     }
 
     fn add_blob(&mut self, blob: &mut Blob) -> KernelResult {
-        let codec = blob.data()?.codec.name();
+        let codec = match blob.is_stored() {
+            true => Some(blob.data()?.codec.name()),
+            false => None,
+        };
         let (number, compressed) = (blob.entry().number, u64::from(blob.entry().data_size));
         let block = blob.block()?;
         let record = self.add_block(block)?;
@@ -227,7 +248,9 @@ impl Extended {
             _ => Order::of(block, number, self.history)?,
         });
         self.add_ids(block, &record)?;
-        *self.codecs.entry(codec).or_default() += 1;
+        if let Some(codec) = codec {
+            *self.codecs.entry(codec).or_default() += 1;
+        }
         let bytes = self.bytes.entry(record.kinds.bits()).or_default();
         bytes.blobs += 1;
         bytes.compressed += compressed;

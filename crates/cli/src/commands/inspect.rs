@@ -16,21 +16,22 @@ use crate::render::{self, bytes, number};
 
 pub fn run(common: &Common, args: &InspectArgs) -> Result<ExitCode> {
     let job = common.job()?;
-    let reads = args.tags || args.nodes || args.extended || args.show.is_some();
-    if !reads && let Some(head) = inspect::head(&job, &args.file)? {
-        if args.blocks {
-            return Err(Error::Usage(format!(
-                "{}: this is {}, which has no blobs; only PBF has",
-                args.file.display(),
-                head.text.map(|format| format.to_string()).unwrap_or_default()
-            )));
+    let reads = args.tags || args.nodes || args.extended || common.verbose;
+    let overviews = !args.tags && !args.nodes && args.show.is_none();
+    if overviews && let Some((head, stream)) = inspect::head(&job, &args.file)? {
+        refuse_blocks(&head, args)?;
+        let extended = match args.extended || asks_data(&head, args) {
+            true => Some(inspect::extended_stream(&job, stream)?),
+            false => None,
+        };
+        render::print(&overview(&head, extended.as_ref(), args)?)?;
+        if reads || common.log == args::LogFormat::Json {
+            render::account(common, "inspect", &job);
         }
-        if !asks_data(&head, args) {
-            render::print(&overview(&job, None, &head, args)?)?;
-            return Ok(ExitCode::SUCCESS);
-        }
+        return Ok(ExitCode::SUCCESS);
     }
     let (input, inspection) = inspect::inspect(&job, &args.file)?;
+    refuse_blocks(&inspection, args)?;
     let mut code = ExitCode::SUCCESS;
     let text = if args.tags {
         count_tags(&job, &input, &inspection.plan, args)?
@@ -56,10 +57,13 @@ pub fn run(common: &Common, args: &InspectArgs) -> Result<ExitCode> {
             found.iter().map(render_shown).collect()
         }
     } else {
-        overview(&job, Some(&input), &inspection, args)?
+        let extended = match args.extended || asks_data(&inspection, args) {
+            true => Some(inspect::extended(&job, &input, &inspection.plan)?),
+            false => None,
+        };
+        overview(&inspection, extended.as_ref(), args)?
     };
     render::print(&text)?;
-    let reads = args.tags || args.nodes || args.extended || common.verbose;
     if reads || common.log == args::LogFormat::Json {
         render::account(common, "inspect", &job);
     }
@@ -74,16 +78,21 @@ fn asks_data(inspection: &Inspection, args: &InspectArgs) -> bool {
     })
 }
 
-/// What is known of a file; `input` is there unless the question can be answered without.
-fn overview(job: &Job, input: Option<&Input>, inspection: &Inspection, args: &InspectArgs) -> Result<String> {
-    let extended = match input {
-        Some(input) if args.extended || asks_data(inspection, args) => {
-            Some(inspect::extended(job, input, &inspection.plan)?)
-        }
-        _ => None,
-    };
+/// Text has no blobs to list.
+fn refuse_blocks(inspection: &Inspection, args: &InspectArgs) -> Result<()> {
+    match inspection.text {
+        Some(format) if args.blocks => Err(Error::Usage(format!(
+            "{}: this is {format}, which has no blobs; only PBF has",
+            args.file.display()
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// What is known of a file.
+fn overview(inspection: &Inspection, extended: Option<&Extended>, args: &InspectArgs) -> Result<String> {
     if let Some(name) = &args.get {
-        let value = inspection.to_json(extended.as_ref());
+        let value = inspection.to_json(extended);
         return Ok(match inspect::get(&value, name)? {
             Value::String(text) => format!("{text}\n"),
             Value::Array(values) => {
@@ -96,9 +105,9 @@ fn overview(job: &Job, input: Option<&Input>, inspection: &Inspection, args: &In
         });
     }
     if args.json {
-        return Ok(format!("{:#}\n", inspection.to_json(extended.as_ref())));
+        return Ok(format!("{:#}\n", inspection.to_json(extended)));
     }
-    Ok(render_overview(inspection, extended.as_ref()))
+    Ok(render_overview(inspection, extended))
 }
 
 fn render_overview(inspection: &Inspection, extended: Option<&Extended>) -> String {
