@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn the_fullest_page_is_small_enough() {
         let keys: Vec<u64> = (0..IDS).collect();
-        let corner = |i: u64| if i % 2 == 0 { i32::MIN } else { i32::MAX };
+        let corner = |i: u64| if i.is_multiple_of(2) { i32::MIN } else { i32::MAX };
         let places: Vec<Location> = keys
             .iter()
             .map(|i| Location::new(corner(*i), corner(i / 2)))
