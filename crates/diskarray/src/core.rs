@@ -299,14 +299,14 @@ impl Core {
         let fixed = io + directory + nodes + log + self.space.memory() + self.budget.total / 32;
         let shared = self.budget.total.saturating_sub(fixed).max(64 << 10);
         self.budget.shared = shared;
-        self.budget.dirty = (shared / 4).max(self.dirty.memory()).min(shared / 4 * 3);
+        self.budget.dirty = (shared / 4).max(self.dirty.memory()).min(most_dirty(shared));
         self.store
             .grant_pool(shared.saturating_sub(self.budget.dirty.max(self.dirty.memory())));
     }
 
     /// Changed extents have outgrown their grant: takes from the pool, or writes them.
     pub(crate) fn make_room(&mut self) -> Result<()> {
-        if self.budget.dirty >= self.budget.shared / 4 * 3 {
+        if self.budget.dirty >= most_dirty(self.budget.shared) {
             return self.guarded(Self::spill);
         }
         self.budget.dirty += self.budget.shared / 16;
@@ -555,6 +555,11 @@ impl Core {
         }
         Ok(known)
     }
+}
+
+/// Most that changed extents get of what they share with the pool: reads looked ahead have to stay in the pool until their turn.
+fn most_dirty(shared: usize) -> usize {
+    shared - (shared / 4).max((16 << 20).min(shared / 2))
 }
 
 fn random_id() -> u32 {

@@ -130,11 +130,12 @@ impl Pool {
         }
     }
 
-    /// A slab size that fits a budget: few large ones, as long as every shard gets some.
+    /// A slab size that fits a budget: large ones, which have huge pages, where every shard gets several, whatever else the budget has to hold. A
+    /// shard without any would read its blocks again and again.
     pub fn slab_for(budget: usize) -> usize {
         match budget >> 20 {
             0..16 => 8,
-            16..256 => 64,
+            16..1024 => 64,
             _ => HUGE,
         }
     }

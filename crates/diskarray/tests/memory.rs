@@ -12,7 +12,7 @@ use std::process::Command;
 const CHILD: &str = "DISKARRAY_MEMORY_CHILD";
 
 /// What the child holds beside the store: keys, one batch, answers, threads' stacks where io_uring is missing.
-const OWN: u64 = 3 << 20;
+const OWN: u64 = 4 << 20;
 
 fn main() {
     if let Ok(child) = std::env::var(CHILD) {

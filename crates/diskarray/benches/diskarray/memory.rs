@@ -56,7 +56,7 @@ struct Ours {
 impl Ours {
     fn new(keys: &[u64], encoding: Encoding, way: Way) -> Self {
         let options = Options::default()
-            .memory((keys.len() as u64 * 18).max(64 << 20))
+            .memory((keys.len() as u64 * 18).max(1 << 30))
             .encoding(encoding);
         let mut map = OrderedMap::<()>::create_on(Arc::new(MemoryBackend::new()), "memory", options).unwrap();
         map.bulk_load(keys.iter().map(|&k| (k, ()))).unwrap();
