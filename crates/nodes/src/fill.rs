@@ -228,11 +228,11 @@ type Shard = Mutex<Vec<(u32, Location)>>;
 enum State {
     Sorted {
         range: IdRange,
-        wanted: Option<ReferenceCollector>,
+        wanted: Option<Box<ReferenceCollector>>,
         seams: Mutex<Seams>,
         pages: Mutex<Pages>,
     },
-    Scattered(NodeIds, Vec<Shard>),
+    Scattered(Box<NodeIds>, Vec<Shard>),
 }
 
 /// Takes nodes from all threads and gives a [`LocationTable`].
@@ -266,10 +266,10 @@ impl Filler {
 
     /// The same for those nodes only that were collected.
     pub fn selected(wanted: ReferenceCollector) -> Filler {
-        Filler::ascending(IdRange::ALL, Some(wanted))
+        Filler::ascending(IdRange::ALL, Some(Box::new(wanted)))
     }
 
-    fn ascending(range: IdRange, wanted: Option<ReferenceCollector>) -> Filler {
+    fn ascending(range: IdRange, wanted: Option<Box<ReferenceCollector>>) -> Filler {
         Filler {
             state: State::Sorted {
                 range,
@@ -285,7 +285,7 @@ impl Filler {
     pub fn scattered(ids: NodeIds) -> Filler {
         let shards = ids.len().div_ceil(SHARD);
         Filler {
-            state: State::Scattered(ids, (0..shards).map(|_| Shard::default()).collect()),
+            state: State::Scattered(Box::new(ids), (0..shards).map(|_| Shard::default()).collect()),
         }
     }
 
@@ -303,7 +303,7 @@ impl Filler {
                 pages,
             } => {
                 let ends = nodes.ids.first().copied().zip(nodes.ids.last().copied());
-                nodes.select(range, wanted.as_ref())?;
+                nodes.select(range, wanted.as_deref())?;
                 let NodeBatch { run, writer, .. } = nodes;
                 let (head, tail) = run.ends();
                 let within = head.end..tail.start;
