@@ -171,6 +171,9 @@ impl IndexRecord {
     }
 }
 
+/// The byte that the field `visible` of an Info message begins with: field 6, a number.
+const VISIBLE_KEY: u8 = 6 << 3;
+
 /// Walks the fields of an Info message, and tells whether `visible` is among them.
 #[inline]
 fn has_visible_field(info: &[u8]) -> Result<bool, WireError> {
@@ -184,7 +187,7 @@ fn has_visible_field(info: &[u8]) -> Result<bool, WireError> {
             }
             break;
         }
-        visible |= *key == 6 << 3;
+        visible |= *key == VISIBLE_KEY;
         match value.iter().position(|byte| *byte < 0x80) {
             Some(end @ ..10) => rest = &value[end + 1..],
             Some(_) => return Err(WireError::VarintTooLong),
@@ -235,7 +238,8 @@ impl Facts {
                 (4, value) => {
                     let info = value.bytes()?;
                     facts.has_metadata = !info.is_empty();
-                    facts.has_visibility = has_visible_field(info)?;
+                    // Nearly no message has the byte that the field begins with.
+                    facts.has_visibility = info.contains(&VISIBLE_KEY) && has_visible_field(info)?;
                 }
                 (9 | 10, value) if kind == Kind::Way => facts.has_locations |= value != Value::Bytes(&[]),
                 (number, Value::Bytes(column)) if number == counted => {
