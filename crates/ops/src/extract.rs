@@ -507,17 +507,7 @@ impl Work<'_> {
                     return Ok(());
                 };
                 let (whole, partly) = coverage(bbox);
-                columns.clear();
-                for group in blob.block()?.groups() {
-                    let mut items = group.items();
-                    while let Some(item) = items.try_next()? {
-                        match item {
-                            Item::Dense(dense) => columns.push_dense(&dense)?,
-                            Item::Node(node) => columns.push(&node)?,
-                            Item::Way(_) | Item::Relation(_) => {}
-                        }
-                    }
-                }
+                columns.read(blob.block()?)?;
                 parts.begin();
                 for (&id, location) in columns.ids.iter().zip(&columns.locations) {
                     let mut found = |region| {

@@ -2,7 +2,7 @@
 
 use osmill_model::{ElementId, Kind, Location};
 
-use crate::block::Block;
+use crate::block::{Block, Item};
 use crate::element::{MetadataSource, Node, RawMetadata, RawTags};
 use crate::error::{BlockError, BlockErrorKind};
 use crate::wire::{Deltas, Fields, Varints, WireError};
@@ -421,6 +421,22 @@ impl NodeColumns {
         self.ids.clear();
         self.locations.clear();
         self.source = None;
+    }
+
+    /// Replaces what there is by the nodes of a block.
+    pub fn read(&mut self, block: &Block) -> Result<(), BlockError> {
+        self.clear();
+        for group in block.groups() {
+            let mut items = group.items();
+            while let Some(item) = items.try_next()? {
+                match item {
+                    Item::Dense(dense) => self.push_dense(&dense)?,
+                    Item::Node(node) => self.push(&node)?,
+                    Item::Way(_) | Item::Relation(_) => {}
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Appends dense nodes.

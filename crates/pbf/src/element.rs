@@ -297,6 +297,35 @@ impl<'a> Node<'a> {
     }
 }
 
+/// What ways and relations have in common: id, tags, Info, and the columns of fields 8 to 10.
+type MessageParts<'a> = (i64, RawTags<'a>, Option<&'a [u8]>, [Varints<'a>; 3]);
+
+#[inline(always)]
+fn parse_message(message: &[u8]) -> Result<MessageParts<'_>, BlockError> {
+    let (mut id, mut info) = (None, None);
+    let (mut keys, mut values) = (Varints::default(), Varints::default());
+    let mut columns = [Varints::default(); 3];
+    let mut fields = Fields::new(message);
+    loop {
+        let from_here = fields.rest();
+        let Some((number, value)) = fields.try_next()? else {
+            break;
+        };
+        match number {
+            1 => id = Some(value.varint()? as i64),
+            2 => keys.push(number, value, from_here)?,
+            3 => values.push(number, value, from_here)?,
+            4 => info = Some(value.bytes()?),
+            8 => columns[0].push(number, value, from_here)?,
+            9 => columns[1].push(number, value, from_here)?,
+            10 => columns[2].push(number, value, from_here)?,
+            _ => {}
+        }
+    }
+    let id = id.ok_or(BlockErrorKind::NoId)?;
+    Ok((id, RawTags::Pairs { keys, values }, info, columns))
+}
+
 /// A way.
 #[derive(Debug, Clone)]
 pub struct Way<'a> {
@@ -312,30 +341,11 @@ pub struct Way<'a> {
 
 impl<'a> Way<'a> {
     pub(crate) fn parse(block: &'a Block, message: &'a [u8]) -> Result<Self, BlockError> {
-        let (mut id, mut info) = (None, None);
-        let (mut keys, mut values) = (Varints::default(), Varints::default());
-        let (mut refs, mut lats, mut lons) = (Varints::default(), Varints::default(), Varints::default());
-        let mut fields = Fields::new(message);
-        loop {
-            let from_here = fields.rest();
-            let Some((number, value)) = fields.try_next()? else {
-                break;
-            };
-            match number {
-                1 => id = Some(value.varint()? as i64),
-                2 => keys.push(number, value, from_here)?,
-                3 => values.push(number, value, from_here)?,
-                4 => info = Some(value.bytes()?),
-                8 => refs.push(number, value, from_here)?,
-                9 => lats.push(number, value, from_here)?,
-                10 => lons.push(number, value, from_here)?,
-                _ => {}
-            }
-        }
+        let (id, tags, info, [refs, lats, lons]) = parse_message(message)?;
         Ok(Way {
             block,
-            id: id.ok_or(BlockErrorKind::NoId)?,
-            tags: RawTags::Pairs { keys, values },
+            id,
+            tags,
             info,
             refs,
             lats,
@@ -443,30 +453,11 @@ pub struct Relation<'a> {
 
 impl<'a> Relation<'a> {
     pub(crate) fn parse(block: &'a Block, message: &'a [u8]) -> Result<Self, BlockError> {
-        let (mut id, mut info) = (None, None);
-        let (mut keys, mut values) = (Varints::default(), Varints::default());
-        let (mut roles, mut ids, mut kinds) = (Varints::default(), Varints::default(), Varints::default());
-        let mut fields = Fields::new(message);
-        loop {
-            let from_here = fields.rest();
-            let Some((number, value)) = fields.try_next()? else {
-                break;
-            };
-            match number {
-                1 => id = Some(value.varint()? as i64),
-                2 => keys.push(number, value, from_here)?,
-                3 => values.push(number, value, from_here)?,
-                4 => info = Some(value.bytes()?),
-                8 => roles.push(number, value, from_here)?,
-                9 => ids.push(number, value, from_here)?,
-                10 => kinds.push(number, value, from_here)?,
-                _ => {}
-            }
-        }
+        let (id, tags, info, [roles, ids, kinds]) = parse_message(message)?;
         Ok(Relation {
             block,
-            id: id.ok_or(BlockErrorKind::NoId)?,
-            tags: RawTags::Pairs { keys, values },
+            id,
+            tags,
             info,
             roles,
             ids,

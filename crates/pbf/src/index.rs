@@ -179,8 +179,8 @@ const VISIBLE_KEY: u8 = 6 << 3;
 fn has_visible_field(info: &[u8]) -> Result<bool, WireError> {
     let (mut rest, mut visible) = (info, false);
     while let [key, value @ ..] = rest {
-        if key & 0x87 != 0 {
-            // Not a number, or a field of a high number.
+        if key & 0x87 != 0 || *key == 0 {
+            // Not a number, or a field of a high number, or of none.
             let mut fields = Fields::new(rest);
             while let Some((number, _)) = fields.try_next()? {
                 visible |= number == 6;
@@ -485,6 +485,15 @@ mod tests {
             flipped[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(IndexRecord::decode(&flipped, 1000), None, "bit {bit}");
         }
+    }
+
+    #[test]
+    fn a_field_of_no_number_is_damage() {
+        assert_eq!(
+            has_visible_field(&[0x30, 1, 0x00, 1]),
+            Err(WireError::WireType(0))
+        );
+        assert_eq!(has_visible_field(&[0x08, 2, 0x30, 1]), Ok(true));
     }
 
     proptest! {

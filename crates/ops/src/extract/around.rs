@@ -14,7 +14,7 @@ use std::collections::{HashMap, HashSet};
 use osmill_engine::{IdSet, Result};
 use osmill_geometry::{Region, assemble};
 use osmill_model::{BoundingBox, ElementId, Kind, KindSet, Location};
-use osmill_pbf::{Element, Item, NodeColumns};
+use osmill_pbf::{Element, NodeColumns};
 
 use super::region_ids::{Gather, RegionIds};
 use super::{Work, boundary, for_each_way};
@@ -131,17 +131,7 @@ fn node_codes(work: &Work<'_>, sides: &Sides) -> Result<Codes> {
     work.job.pass("sides", work.input.file(), &blobs).scan(
         <(NodeColumns, [Vec<i64>; 4])>::default,
         |(columns, beyond), blob| {
-            columns.clear();
-            for group in blob.block()?.groups() {
-                let mut items = group.items();
-                while let Some(item) = items.try_next()? {
-                    match item {
-                        Item::Dense(dense) => columns.push_dense(&dense)?,
-                        Item::Node(node) => columns.push(&node)?,
-                        Item::Way(_) | Item::Relation(_) => {}
-                    }
-                }
-            }
+            columns.read(blob.block()?)?;
             beyond.iter_mut().for_each(Vec::clear);
             for (id, location) in columns.ids.iter().zip(&columns.locations) {
                 let Some(location) = location else { continue };
