@@ -238,8 +238,7 @@ impl Facts {
                 (4, value) => {
                     let info = value.bytes()?;
                     facts.has_metadata = !info.is_empty();
-                    // Nearly no message has the byte that the field begins with.
-                    facts.has_visibility = info.contains(&VISIBLE_KEY) && has_visible_field(info)?;
+                    facts.has_visibility = has_visible_field(info)?;
                 }
                 (9 | 10, value) if kind == Kind::Way => facts.has_locations |= value != Value::Bytes(&[]),
                 (number, Value::Bytes(column)) if number == counted => {
