@@ -1,7 +1,6 @@
 //! A plain model of OSM data and a PBF writer for it, independent of the digest's reader.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// One element; `kind` 0 node, 1 way, 2 relation.
@@ -350,16 +349,19 @@ pub fn small_file(folder: &Path, name: &str, count: i64) -> PathBuf {
     path
 }
 
-/// An executable shell script.
+/// An executable shell script. Another process writes it: were it open for writing here, a child that another test forks
+/// meanwhile would hold it open, too, and running it would fail with "text file busy".
 pub fn script(folder: &Path, name: &str, body: &str) -> PathBuf {
-    use std::os::unix::fs::OpenOptionsExt;
     let path = folder.join(name);
-    let mut file = std::fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o755)
-        .open(&path)
+    let status = std::process::Command::new("sh")
+        .args([
+            "-c",
+            "printf '#!/bin/sh\\n%s\\n' \"$1\" > \"$0\" && chmod 755 \"$0\"",
+        ])
+        .arg(&path)
+        .arg(body)
+        .status()
         .unwrap();
-    file.write_all(format!("#!/bin/sh\n{body}\n").as_bytes()).unwrap();
+    assert!(status.success(), "{}", path.display());
     path
 }
