@@ -35,11 +35,12 @@ use osmill_nodes::{
     free_space,
 };
 use osmill_pbf::{
-    Block, DenseNodes, Element, IndexRecord, Item, LOCATIONS_ON_WAYS, NodeArrays, SORTED, WayLocationSplicer,
+    Block, DensePicker, Element, IndexRecord, Item, LOCATIONS_ON_WAYS, RawItem, SORTED, WayLocationSplicer,
 };
 use serde::Serialize;
 
 use crate::cat::HeaderChanges;
+use crate::select::{self, Fate};
 
 mod missing;
 pub(crate) mod parts;
@@ -424,9 +425,8 @@ impl<'a> Work<'a> {
             .pass("nodes", self.input.file(), &self.parts.nodes)
             .write(
                 sink,
-                <(NodeBatch, Vec<bool>, NodeArrays, u64)>::default,
-                |state, blob, out| {
-                    let (nodes, keep, columns, count) = state;
+                <(NodeBatch, Kept, u64)>::default,
+                |(nodes, kept, count), blob, out| {
                     let at = self.position(&self.parts.nodes, blob);
                     self.read_nodes(nodes, blob)?;
                     *count += nodes.ids().len() as u64;
@@ -436,7 +436,7 @@ impl<'a> Work<'a> {
                     if let Some(filler) = filler {
                         filler.add(at, nodes)?;
                     }
-                    self.write_nodes(nodes, (keep, columns), blob, out)
+                    self.write_nodes(nodes, kept, blob, out)
                 },
             )?;
         self.count_nodes(0, states.iter().map(|(.., count)| count).sum());
@@ -470,92 +470,70 @@ impl<'a> Work<'a> {
             .unwrap_or(usize::MAX)
     }
 
-    /// Writes the nodes that are kept.
+    /// Writes the nodes that are kept of those that were read from a blob. Leaves `nodes` in disorder.
     fn write_nodes(
         &self,
-        nodes: &NodeBatch,
-        (keep, columns): (&mut Vec<bool>, &mut NodeArrays),
+        nodes: &mut NodeBatch,
+        kept: &mut Kept,
         blob: &mut Blob,
         out: &mut TaskOutput<'_>,
     ) -> KernelResult {
-        let only_nodes = nodes.others() == 0;
-        if self.options.keep_untagged && only_nodes {
+        if self.options.keep_untagged && nodes.others() == 0 {
             return out.copy(blob);
         }
-        self.mark_kept(blob.decoded(), nodes.ids(), keep)?;
-        if only_nodes && keep.iter().all(|keep| *keep) {
-            return out.copy(blob);
-        }
-        let block = blob.decoded();
-        let mut rest = &keep[..];
+        self.mark_kept(blob.decoded(), nodes.ids(), &mut kept.fates)?;
+        kept.picker.lend(nodes.columns_mut());
+        select::write_fates(blob, out, &kept.fates, &mut kept.picker)
+    }
+
+    /// The fate of each element of a block whose nodes have these ids: nodes are kept or not, all others dropped.
+    fn mark_kept(&self, block: &Block, mut ids: &[i64], fates: &mut Vec<Fate>) -> KernelResult {
+        let untagged = match self.options.keep_untagged {
+            true => Fate::Keep,
+            false => Fate::Drop,
+        };
+        fates.clear();
         for group in block.groups() {
             let mut items = group.items();
-            while let Some(item) = items.try_next()? {
+            while let Some((item, message)) = items.try_next_raw()? {
+                let start = fates.len();
                 match item {
-                    Item::Dense(dense) => {
-                        let own;
-                        (own, rest) = rest.split_at(dense.len().min(rest.len()));
-                        keep_dense(block, dense, own, columns, out)?;
+                    RawItem::Dense => {
+                        let dense = items.parse_dense(message)?;
+                        fates.resize(start + dense.len(), untagged);
+                        dense.for_each_tagged(|at| fates[start + at] = Fate::Keep)?;
                     }
-                    Item::Node(node) => {
-                        let own;
-                        (own, rest) = rest.split_at(rest.len().min(1));
-                        if own == [true] {
-                            out.keep(&Element::Node(node))?;
-                        }
+                    RawItem::Node if items.parse_tags(item, message)?.is_empty() => fates.push(untagged),
+                    RawItem::Node => fates.push(Fate::Keep),
+                    RawItem::Way | RawItem::Relation => {
+                        fates.push(Fate::Drop);
+                        continue;
                     }
-                    Item::Way(_) | Item::Relation(_) => {}
                 }
+                let own;
+                (own, ids) = ids.split_at(ids.len().min(fates.len() - start));
+                self.mark_members(own, &mut fates[start..]);
             }
         }
         Ok(())
     }
 
-    /// Which nodes of a block are kept, in their order.
-    fn mark_kept(&self, block: &Block, ids: &[i64], keep: &mut Vec<bool>) -> KernelResult {
-        keep.clear();
-        if self.options.keep_untagged {
-            keep.resize(ids.len(), true);
-            return Ok(());
-        }
-        for group in block.groups() {
-            let mut items = group.items();
-            while let Some(item) = items.try_next()? {
-                match item {
-                    Item::Dense(dense) => {
-                        let end = keep.len() + dense.len();
-                        if !dense.is_untagged() {
-                            let mut tags = dense.tag_column();
-                            for _ in 0..dense.len() {
-                                let mut tagged = false;
-                                while let Some(1..) = tags.try_next()? {
-                                    tagged = true;
-                                    tags.try_next()?;
-                                }
-                                keep.push(tagged);
-                            }
-                        }
-                        keep.resize(end, false);
-                    }
-                    Item::Node(node) => keep.push(!node.tags().is_empty()),
-                    Item::Way(_) | Item::Relation(_) => {}
-                }
+    /// Sets the fate of those nodes that are members of relations.
+    fn mark_members(&self, ids: &[i64], fates: &mut [Fate]) {
+        let Some(members) = self.members.get() else { return };
+        let (mut next, mut last) = (0, None);
+        for (fate, key) in fates.iter_mut().zip(ids.iter().map(|id| id_order(*id))) {
+            if last.is_none_or(|last| key < last) {
+                next = members.partition_point(|member| *member < key);
+            }
+            last = Some(key);
+            while members.get(next).is_some_and(|member| *member < key) {
+                next += 1;
+            }
+            if members.get(next) == Some(&key) {
+                *fate = Fate::Keep;
             }
         }
-        if let Some(members) = self.members.get() {
-            let (mut next, mut last) = (0, None);
-            for (keep, key) in keep.iter_mut().zip(ids.iter().map(|id| id_order(*id))) {
-                if last.is_none_or(|last| key < last) {
-                    next = members.partition_point(|member| *member < key);
-                }
-                last = Some(key);
-                while members.get(next).is_some_and(|member| *member < key) {
-                    next += 1;
-                }
-                *keep = *keep || members.get(next) == Some(&key);
-            }
-        }
-        Ok(())
     }
 
     /// Notes in scratch where the nodes of a range are, for each reference.
@@ -648,11 +626,11 @@ impl<'a> Work<'a> {
         }
         if record.kinds == KindSet::NODES && !self.is_sorted() {
             writer.nodes.read(blob.block()?)?;
-            return self.write_nodes(&writer.nodes, (&mut writer.keep, &mut writer.columns), blob, out);
+            return self.write_nodes(&mut writer.nodes, &mut writer.kept, blob, out);
         }
         writer.refs.clear();
         if record.kinds.contains(Kind::Way) {
-            blob.block()?.way_refs_into(&mut writer.refs)?;
+            writer.splicer.read(blob.block()?, &mut writer.refs)?;
         }
         if writer.refs.is_empty() && !nodes {
             return out.copy(blob);
@@ -682,14 +660,13 @@ impl<'a> Work<'a> {
     /// Writes a blob of mixed kinds, or with units of its own, element by element.
     fn write_elements(&self, writer: &mut Writer, block: &Block, out: &mut TaskOutput<'_>) -> KernelResult {
         writer.nodes.read(block)?;
-        self.mark_kept(block, writer.nodes.ids(), &mut writer.keep)?;
-        let mut keep = writer.keep.iter();
+        self.mark_kept(block, writer.nodes.ids(), &mut writer.kept.fates)?;
         let mut locations = writer.locations.iter().copied();
-        for element in block.elements() {
+        for (element, fate) in block.elements().zip(&writer.kept.fates) {
             let element = element?;
             match &element {
                 Element::Node(_) => {
-                    if keep.next() == Some(&true) && !self.is_sorted() {
+                    if *fate == Fate::Keep && !self.is_sorted() {
                         out.keep(&element)?;
                     }
                 }
@@ -714,41 +691,16 @@ struct Writer {
     rest: Vec<i64>,
     rest_locations: Vec<Option<Location>>,
     nodes: NodeBatch,
-    keep: Vec<bool>,
-    columns: NodeArrays,
+    kept: Kept,
     splicer: WayLocationSplicer,
     raw: Vec<u8>,
 }
 
-/// Writes those of many nodes that are kept.
-fn keep_dense(
-    block: &Block,
-    mut dense: DenseNodes<'_>,
-    keep: &[bool],
-    columns: &mut NodeArrays,
-    out: &mut TaskOutput<'_>,
-) -> KernelResult {
-    if !keep.contains(&true) {
-        return Ok(());
-    }
-    if columns.read(block, &dense)? {
-        let mut at = 0;
-        for run in keep.chunk_by(|a, b| a == b) {
-            let range = at..at + run.len();
-            at = range.end;
-            if run[0] {
-                out.builder(Kind::Node)?.copy_nodes(block, columns, range)?;
-            }
-        }
-        return Ok(());
-    }
-    for keep in keep {
-        let node = dense.try_next()?;
-        if let Some(node) = node.filter(|_| *keep) {
-            out.keep(&Element::Node(node))?;
-        }
-    }
-    Ok(())
+/// A worker's buffers for picking the nodes that are kept.
+#[derive(Default)]
+struct Kept {
+    fates: Vec<Fate>,
+    picker: DensePicker,
 }
 
 /// Where nothing else is known, what the ways carry already stays.

@@ -7,64 +7,85 @@ use osmill_model::{ElementId, Kind, Location};
 
 use crate::block::Block;
 use crate::error::{BlockError, BlockErrorKind};
-use crate::wire::{Fields, Varints, WireError, write_bytes_field, write_deltas, write_varint};
+use crate::wire::{
+    Fields, Varints, WireError, bytes_field_len, write_bytes_field, write_deltas, write_packed_field,
+    write_varint,
+};
 
 /// Writes blocks whose ways carry the locations of their nodes. Buffers are kept between blocks.
 #[derive(Debug, Default)]
 pub struct WayLocationSplicer {
+    /// The ways of the block that was read last, and which block that was.
+    ways: Vec<WayPlace>,
+    serial: Option<u64>,
     group: Vec<u8>,
-    lats: Vec<u8>,
-    lons: Vec<u8>,
+    columns: Vec<u8>,
 }
 
-/// What is looked at of a way's message.
-struct Message<'a> {
-    bytes: &'a [u8],
-    id: i64,
-    refs: Varints<'a>,
+/// Where in its block a way lies, and what is needed to know of it.
+#[derive(Debug, Clone, Copy)]
+struct WayPlace {
+    /// Offset in the block's bytes of the way's field in its group, and of its message.
+    field: u32,
+    start: u32,
+    end: u32,
+    refs: u32,
     /// Whether there is a field of locations, be it an empty one.
     has_locations: bool,
 }
 
-impl<'a> Message<'a> {
-    fn walk(bytes: &'a [u8]) -> Result<Self, BlockError> {
-        let (mut id, mut refs, mut has_locations) = (None, Varints::default(), false);
-        let mut fields = Fields::new(bytes);
+/// Calls `visit` with the place and the references of each way of a block, in their order.
+fn for_each_way<'a>(
+    block: &'a Block,
+    mut visit: impl FnMut(WayPlace, Varints<'a>) -> Result<(), WireError>,
+) -> Result<(), BlockError> {
+    let base = block.data().as_ptr() as usize;
+    // Blocks have at most 32 MiB.
+    let offset = |bytes: &[u8]| (bytes.as_ptr() as usize - base) as u32;
+    for group in block.groups() {
+        let mut fields = Fields::new(group.data());
         loop {
-            let from_here = fields.rest();
+            let field = offset(fields.rest());
             let Some((number, value)) = fields.try_next()? else {
                 break;
             };
-            match number {
-                1 => id = Some(value.varint()? as i64),
-                8 => refs.push(number, value, from_here)?,
-                9 | 10 => has_locations = true,
-                _ => {}
+            if number != 3 {
+                continue;
             }
+            let message = value.bytes()?;
+            let (mut id, mut refs, mut has_locations) = (None, Varints::default(), false);
+            let mut fields = Fields::new(message);
+            loop {
+                let from_here = fields.rest();
+                let Some((number, value)) = fields.try_next()? else {
+                    break;
+                };
+                match number {
+                    1 => id = Some(value.varint()? as i64),
+                    8 => refs.push(number, value, from_here)?,
+                    9 | 10 => has_locations = true,
+                    _ => {}
+                }
+            }
+            let id = id.ok_or(BlockErrorKind::NoId)?;
+            let start = offset(message);
+            let place = WayPlace {
+                field,
+                start,
+                end: start + message.len() as u32,
+                refs: 0,
+                has_locations,
+            };
+            visit(place, refs).map_err(|e| BlockErrorKind::from(e).of(ElementId::new(Kind::Way, id)))?;
         }
-        Ok(Message {
-            bytes,
-            id: id.ok_or(BlockErrorKind::NoId)?,
-            refs,
-            has_locations,
-        })
     }
+    Ok(())
 }
 
 impl Block {
     /// Appends the node references of all ways of the block, in their order.
     pub fn way_refs_into(&self, refs: &mut Vec<i64>) -> Result<(), BlockError> {
-        for group in self.groups() {
-            let mut fields = Fields::new(group.data());
-            while let Some((number, value)) = fields.try_next()? {
-                if number == 3 {
-                    let way = Message::walk(value.bytes()?)?;
-                    let failed = |e: WireError| BlockErrorKind::from(e).of(ElementId::new(Kind::Way, way.id));
-                    way.refs.decode_deltas_into(refs).map_err(failed)?;
-                }
-            }
-        }
-        Ok(())
+        for_each_way(self, |_, own| own.decode_deltas_into(refs))
     }
 
     /// Whether the block's coordinates are in units of [`Location`], as those on ways then are, too.
@@ -74,106 +95,106 @@ impl Block {
 }
 
 impl WayLocationSplicer {
-    /// Appends to `out` the block with these locations on its ways. `locations` has one entry for each
-    /// reference of each way, as [`Block::way_refs_into`] gives them; locations that were there are replaced.
+    /// Reads a block: appends the node references of all ways, in their order.
+    pub fn read(&mut self, block: &Block, refs: &mut Vec<i64>) -> Result<(), BlockError> {
+        let WayLocationSplicer { ways, serial, .. } = self;
+        ways.clear();
+        *serial = None;
+        for_each_way(block, |place, own| {
+            let before = refs.len();
+            own.decode_deltas_into(refs)?;
+            ways.push(WayPlace {
+                refs: (refs.len() - before) as u32,
+                ..place
+            });
+            Ok(())
+        })?;
+        *serial = Some(block.serial());
+        Ok(())
+    }
+
+    /// Appends to `out` the block that was read last with these locations on its ways. `locations` has one entry
+    /// for each reference that [`WayLocationSplicer::read`] found; locations that were there are replaced.
     ///
     /// O(bytes of the block).
     ///
     /// # Panics
     ///
-    /// If the block's coordinates are not plain ([`Block::has_plain_coordinates`]), or `locations` has another
-    /// length than the ways have references.
+    /// If another block was read last, the block's coordinates are not plain ([`Block::has_plain_coordinates`]), or
+    /// `locations` has another length than the ways have references.
     pub fn splice(
         &mut self,
         block: &Block,
         locations: &[Option<Location>],
         out: &mut Vec<u8>,
     ) -> Result<(), BlockError> {
+        assert_eq!(self.serial, Some(block.serial()), "the block was read last");
         assert!(block.has_plain_coordinates(), "the block's own units are in use");
-        let mut rest = locations;
+        let WayLocationSplicer {
+            ways, group, columns, ..
+        } = self;
+        let base = block.data().as_ptr() as usize;
+        let (mut ways, mut rest) = (ways.iter().peekable(), locations);
         block.frame_fields(|bytes| out.extend_from_slice(bytes))?;
-        for group in block.groups() {
-            self.group.clear();
-            let mut fields = Fields::new(group.data());
-            loop {
-                let from_here = fields.rest();
-                let Some((number, value)) = fields.try_next()? else {
-                    break;
-                };
-                if number == 3 {
-                    let way = Message::walk(value.bytes()?)?;
-                    let own;
-                    (own, rest) = rest.split_at(way.refs.count());
-                    self.put_way(&way, own)?;
+        for own in block.groups().map(|group| group.data()) {
+            group.clear();
+            let mut at = own.as_ptr() as usize - base;
+            let end = at + own.len();
+            while let Some(way) = ways.next_if(|way| (way.field as usize) < end) {
+                group.extend_from_slice(&block.data()[at..way.field as usize]);
+                at = way.end as usize;
+                let own;
+                (own, rest) = rest.split_at(way.refs as usize);
+                let message = &block.data()[way.start as usize..at];
+                if way.has_locations {
+                    put_way(&without_locations(message)?, own, columns, group);
                 } else {
-                    self.group
-                        .extend_from_slice(&from_here[..from_here.len() - fields.rest().len()]);
+                    put_way(message, own, columns, group);
                 }
             }
-            write_bytes_field(out, 2, &self.group);
+            group.extend_from_slice(&block.data()[at..end]);
+            write_bytes_field(out, 2, group);
         }
         assert!(rest.is_empty(), "one location for each reference");
         Ok(())
     }
+}
 
-    /// Appends the way as a field of the group.
-    fn put_way(&mut self, way: &Message<'_>, locations: &[Option<Location>]) -> Result<(), BlockError> {
-        let message = way.bytes;
-        self.lats.clear();
-        self.lons.clear();
-        let nowhere = Location::new(i32::MAX, i32::MAX);
-        let locations = locations.iter().map(|at| at.unwrap_or(nowhere));
-        write_deltas(&mut self.lats, 0, locations.clone().map(|at| i64::from(at.lat)));
-        write_deltas(&mut self.lons, 0, locations.map(|at| i64::from(at.lon)));
-        let columns = [(9, &self.lats), (10, &self.lons)].map(|(field, column)| {
-            let len = column.len();
-            // One byte for the key, the length, the column; nothing for an empty one.
-            (
-                field,
-                column,
-                if len == 0 {
-                    0
-                } else {
-                    1 + varint_len(len as u64) + len
-                },
-            )
-        });
-        let added = columns.iter().map(|(_, _, len)| len).sum::<usize>();
-        let group = &mut self.group;
-        let mut put_head = |len: usize| {
-            write_varint(group, 3 << 3 | 2);
-            write_varint(group, (len + added) as u64);
+/// A way's message without fields 9 and 10.
+fn without_locations(message: &[u8]) -> Result<Vec<u8>, WireError> {
+    let mut kept = Vec::with_capacity(message.len());
+    let mut fields = Fields::new(message);
+    loop {
+        let from_here = fields.rest();
+        let Some((number, _)) = fields.try_next()? else {
+            return Ok(kept);
         };
-        if way.has_locations {
-            let mut kept = Vec::with_capacity(message.len());
-            let mut fields = Fields::new(message);
-            loop {
-                let from_here = fields.rest();
-                let Some((number, _)) = fields.try_next()? else {
-                    break;
-                };
-                if number != 9 && number != 10 {
-                    kept.extend_from_slice(&from_here[..from_here.len() - fields.rest().len()]);
-                }
-            }
-            put_head(kept.len());
-            group.extend_from_slice(&kept);
-        } else {
-            put_head(message.len());
-            group.extend_from_slice(message);
+        if number != 9 && number != 10 {
+            kept.extend_from_slice(&from_here[..from_here.len() - fields.rest().len()]);
         }
-        for (field, column, len) in columns {
-            if len > 0 {
-                write_bytes_field(group, field, column);
-            }
-        }
-        Ok(())
     }
 }
 
-/// Bytes of a varint.
-fn varint_len(value: u64) -> usize {
-    (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
+/// Appends a way as a field of its group. `columns` is for its columns of coordinates.
+fn put_way(message: &[u8], locations: &[Option<Location>], columns: &mut Vec<u8>, group: &mut Vec<u8>) {
+    let nowhere = Location::new(i32::MAX, i32::MAX);
+    let locations = locations.iter().map(|at| at.unwrap_or(nowhere));
+    columns.clear();
+    write_deltas(columns, 0, locations.clone().map(|at| i64::from(at.lat)));
+    let (lats, lons) = {
+        let len = columns.len();
+        write_deltas(columns, 0, locations.map(|at| i64::from(at.lon)));
+        columns.split_at(len)
+    };
+    let len = |column: &[u8]| match column.len() {
+        0 => 0,
+        len => bytes_field_len(len),
+    };
+    write_varint(group, 3 << 3 | 2);
+    write_varint(group, (message.len() + len(lats) + len(lons)) as u64);
+    group.extend_from_slice(message);
+    write_packed_field(group, 9, lats);
+    write_packed_field(group, 10, lons);
 }
 
 #[cfg(test)]
@@ -183,17 +204,6 @@ mod tests {
     use crate::wire::write_varint_field;
     use osmill_model::{Metadata, Tag};
     use proptest::prelude::*;
-
-    #[test]
-    fn lengths_of_varints() {
-        for shift in 0..64 {
-            for value in [1u64 << shift, (1 << shift) - 1, u64::MAX >> shift] {
-                let mut bytes = Vec::new();
-                write_varint(&mut bytes, value);
-                assert_eq!(varint_len(value), bytes.len(), "{value}");
-            }
-        }
-    }
 
     #[test]
     fn unknown_fields_stay_and_old_locations_go() {
@@ -210,11 +220,11 @@ mod tests {
         write_bytes_field(&mut data, 2, &group);
         write_bytes_field(&mut data, 55, b"block");
         let block = Block::parse(data).unwrap();
-        let mut out = Vec::new();
+        let (mut out, mut refs) = (Vec::new(), Vec::new());
         let locations = [Some(Location::new(-1, 1)), None];
-        WayLocationSplicer::default()
-            .splice(&block, &locations, &mut out)
-            .unwrap();
+        let mut splicer = WayLocationSplicer::default();
+        splicer.read(&block, &mut refs).unwrap();
+        splicer.splice(&block, &locations, &mut out).unwrap();
         for kept in [&b"kept"[..], b"group", b"block"] {
             assert!(out.windows(kept.len()).any(|w| w == kept));
         }
@@ -255,8 +265,11 @@ mod tests {
             block.way_refs_into(&mut refs).unwrap();
             prop_assert_eq!(&refs, &all_refs);
 
-            let mut spliced = Vec::new();
-            WayLocationSplicer::default().splice(&block, &locations, &mut spliced).unwrap();
+            let (mut spliced, mut splicer) = (Vec::new(), WayLocationSplicer::default());
+            refs.clear();
+            splicer.read(&block, &mut refs).unwrap();
+            prop_assert_eq!(&refs, &all_refs);
+            splicer.splice(&block, &locations, &mut spliced).unwrap();
             let mut rest = locations.iter().copied();
             for element in block.elements() {
                 let crate::Element::Way(way) = element.unwrap() else { unreachable!() };
