@@ -452,6 +452,10 @@ impl<'a> Varints<'a> {
 
     /// Appends the running sums of the zigzag-coded numbers to `out`.
     pub fn decode_deltas_into(self, out: &mut Vec<i64>) -> Result<(), WireError> {
+        if self.chunk.len() <= SHORT && self.more.is_empty() {
+            out.reserve(self.chunk.len());
+            return self.for_each_sum(|value| out.push(value));
+        }
         let start = out.len();
         out.resize(start + self.count(), 0);
         let slots = &mut out[start..];
@@ -464,6 +468,9 @@ impl<'a> Varints<'a> {
         Ok(())
     }
 }
+
+/// Bytes of a column that is not worth counting before it is decoded.
+const SHORT: usize = 64;
 
 /// The bytes of the value of a varint field whose key begins at `from_here`.
 fn single<'a>(value: Value<'a>, from_here: &'a [u8]) -> Result<&'a [u8], WireError> {
