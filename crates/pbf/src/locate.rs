@@ -5,87 +5,41 @@
 
 use osmill_model::{ElementId, Kind, Location};
 
-use crate::block::Block;
+use crate::block::{Block, RawItem};
 use crate::error::{BlockError, BlockErrorKind};
+use crate::index::IndexRecord;
 use crate::wire::{
     Fields, Varints, WireError, bytes_field_len, write_bytes_field, write_deltas, write_packed_field,
     write_varint,
 };
 
-/// Writes blocks whose ways carry the locations of their nodes. Buffers are kept between blocks.
-#[derive(Debug, Default)]
-pub struct WayLocationSplicer {
-    /// The ways of the block that was read last, and which block that was.
-    ways: Vec<WayPlace>,
-    serial: Option<u64>,
-    group: Vec<u8>,
-    columns: Vec<u8>,
-}
-
-/// Where in its block a way lies, and what is needed to know of it.
-#[derive(Debug, Clone, Copy)]
-struct WayPlace {
-    /// Offset in the block's bytes of the way's field in its group, and of its message.
-    field: u32,
-    start: u32,
-    end: u32,
-    refs: u32,
-    /// Whether there is a field of locations, be it an empty one.
-    has_locations: bool,
-}
-
-/// Calls `visit` with the place and the references of each way of a block, in their order.
-fn for_each_way<'a>(
-    block: &'a Block,
-    mut visit: impl FnMut(WayPlace, Varints<'a>) -> Result<(), WireError>,
-) -> Result<(), BlockError> {
-    let base = block.data().as_ptr() as usize;
-    // Blocks have at most 32 MiB.
-    let offset = |bytes: &[u8]| (bytes.as_ptr() as usize - base) as u32;
-    for group in block.groups() {
-        let mut fields = Fields::new(group.data());
-        loop {
-            let field = offset(fields.rest());
-            let Some((number, value)) = fields.try_next()? else {
-                break;
-            };
-            if number != 3 {
-                continue;
-            }
-            let message = value.bytes()?;
-            let (mut id, mut refs, mut has_locations) = (None, Varints::default(), false);
-            let mut fields = Fields::new(message);
-            loop {
-                let from_here = fields.rest();
-                let Some((number, value)) = fields.try_next()? else {
-                    break;
-                };
-                match number {
-                    1 => id = Some(value.varint()? as i64),
-                    8 => refs.push(number, value, from_here)?,
-                    9 | 10 => has_locations = true,
-                    _ => {}
-                }
-            }
-            let id = id.ok_or(BlockErrorKind::NoId)?;
-            let start = offset(message);
-            let place = WayPlace {
-                field,
-                start,
-                end: start + message.len() as u32,
-                refs: 0,
-                has_locations,
-            };
-            visit(place, refs).map_err(|e| BlockErrorKind::from(e).of(ElementId::new(Kind::Way, id)))?;
-        }
-    }
-    Ok(())
-}
-
 impl Block {
     /// Appends the node references of all ways of the block, in their order.
     pub fn way_refs_into(&self, refs: &mut Vec<i64>) -> Result<(), BlockError> {
-        for_each_way(self, |_, own| own.decode_deltas_into(refs))
+        for group in self.groups() {
+            let mut items = group.items();
+            while let Some((item, message)) = items.try_next_raw()? {
+                if item != RawItem::Way {
+                    continue;
+                }
+                let (mut id, mut own) = (None, Varints::default());
+                let mut fields = Fields::new(message);
+                loop {
+                    let from_here = fields.rest();
+                    let Some((number, value)) = fields.try_next()? else {
+                        break;
+                    };
+                    match number {
+                        1 => id = Some(value.varint()? as i64),
+                        8 => own.push(number, value, from_here)?,
+                        _ => {}
+                    }
+                }
+                let id = id.ok_or(BlockErrorKind::NoId)?;
+                own.decode_deltas_into(refs).map_err(|e| of_way(e, id))?;
+            }
+        }
+        Ok(())
     }
 
     /// Whether the block's coordinates are in units of [`Location`], as those on ways then are, too.
@@ -94,23 +48,37 @@ impl Block {
     }
 }
 
+fn of_way(error: WireError, id: i64) -> BlockError {
+    BlockErrorKind::from(error).of(ElementId::new(Kind::Way, id))
+}
+
+/// Writes blocks whose ways carry the locations of their nodes. Buffers are kept between blocks.
+#[derive(Debug, Default)]
+pub struct WayLocationSplicer {
+    /// Of each way of the block that was read last the number of references, and whether it has a field of locations.
+    ways: Vec<(u32, bool)>,
+    /// Which block that was.
+    serial: Option<u64>,
+    group: Vec<u8>,
+    columns: Vec<u8>,
+}
+
 impl WayLocationSplicer {
-    /// Reads a block: appends the node references of all ways, in their order.
-    pub fn read(&mut self, block: &Block, refs: &mut Vec<i64>) -> Result<(), BlockError> {
+    /// Reads a block: appends the node references of all ways, in their order, and gives the block's record.
+    pub fn read(&mut self, block: &Block, refs: &mut Vec<i64>) -> Result<IndexRecord, BlockError> {
         let WayLocationSplicer { ways, serial, .. } = self;
         ways.clear();
         *serial = None;
-        for_each_way(block, |place, own| {
+        let record = IndexRecord::with_ways(block, |way| {
             let before = refs.len();
-            own.decode_deltas_into(refs)?;
-            ways.push(WayPlace {
-                refs: (refs.len() - before) as u32,
-                ..place
-            });
+            way.refs
+                .decode_deltas_into(refs)
+                .map_err(|e| of_way(e, way.facts.id))?;
+            ways.push(((refs.len() - before) as u32, way.location_field));
             Ok(())
         })?;
         *serial = Some(block.serial());
-        Ok(())
+        Ok(record)
     }
 
     /// Appends to `out` the block that was read last with these locations on its ways. `locations` has one entry
@@ -133,26 +101,30 @@ impl WayLocationSplicer {
         let WayLocationSplicer {
             ways, group, columns, ..
         } = self;
-        let base = block.data().as_ptr() as usize;
-        let (mut ways, mut rest) = (ways.iter().peekable(), locations);
+        let (mut ways, mut rest) = (ways.iter(), locations);
         block.frame_fields(|bytes| out.extend_from_slice(bytes))?;
-        for own in block.groups().map(|group| group.data()) {
+        for source in block.groups() {
             group.clear();
-            let mut at = own.as_ptr() as usize - base;
-            let end = at + own.len();
-            while let Some(way) = ways.next_if(|way| (way.field as usize) < end) {
-                group.extend_from_slice(&block.data()[at..way.field as usize]);
-                at = way.end as usize;
+            let mut fields = Fields::new(source.data());
+            loop {
+                let from_here = fields.rest();
+                let Some((number, value)) = fields.try_next()? else {
+                    break;
+                };
+                if number != 3 {
+                    group.extend_from_slice(&from_here[..from_here.len() - fields.rest().len()]);
+                    continue;
+                }
+                let message = value.bytes()?;
+                let (refs, location_field) = ways.next().copied().unwrap_or_default();
                 let own;
-                (own, rest) = rest.split_at(way.refs as usize);
-                let message = &block.data()[way.start as usize..at];
-                if way.has_locations {
+                (own, rest) = rest.split_at(refs as usize);
+                if location_field {
                     put_way(&without_locations(message)?, own, columns, group);
                 } else {
                     put_way(message, own, columns, group);
                 }
             }
-            group.extend_from_slice(&block.data()[at..end]);
             write_bytes_field(out, 2, group);
         }
         assert!(rest.is_empty(), "one location for each reference");

@@ -34,7 +34,7 @@ const FIXED: u64 = 20 << 20;
 const PLANNED: u64 = 512;
 /// Bytes of a worker's buffers that do not depend on the blobs, and as a multiple of the largest of these: its
 /// uncompressed bytes, columns of nodes or references and their locations, and what is made of them.
-const WORKER: (u64, u64) = (4 << 20, 24);
+const WORKER: (u64, u64) = (4 << 20, 16);
 
 /// Bytes that are left for a table.
 fn for_table(job: &Job, parts: &Parts) -> f64 {
