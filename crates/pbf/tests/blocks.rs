@@ -2,7 +2,8 @@
 
 use osmill_model::{ElementId, Kind, Location, Member, Metadata, Tag, Timestamp};
 use osmill_pbf::{
-    Block, BlockBuilder, Element, IndexRecord, Item, MetadataFields, NodeArrays, Splicer, peek_first_element,
+    Block, BlockBuilder, DensePicker, Element, IndexRecord, Item, MetadataFields, NodeArrays, NodeColumns,
+    Splicer, peek_first_element,
 };
 use proptest::prelude::*;
 
@@ -241,6 +242,43 @@ proptest! {
         let (mut a, mut b) = (Vec::new(), Vec::new());
         prop_assert_eq!(fast.finish(&mut a), slow.finish(&mut b));
         prop_assert_eq!(read(&Block::parse(a).unwrap()), read(&Block::parse(b).unwrap()));
+    }
+
+    /// Picking some nodes of a message gives what reading all of them gives, with columns lent or not.
+    #[test]
+    fn some_nodes_are_picked(plains in plains(), bits: u64) {
+        let nodes: Vec<_> = plains.into_iter().filter(|p| p.id.kind == Kind::Node).collect();
+        let (block, _) = build(&nodes);
+        let (mut picker, mut columns) = (DensePicker::default(), NodeColumns::default());
+        let wants = |at: usize| bits & (1 << (at % 64)) != 0;
+        let mut seen = Vec::new();
+        for item in block.groups().flat_map(|group| group.items()) {
+            let Item::Dense(dense) = item.unwrap() else { continue };
+            let all: Vec<_> = dense.clone().map(|node| Plain::read(&Element::Node(node.unwrap()))).collect();
+            let numbered = || all.iter().enumerate();
+            let expected: Vec<_> = numbered().filter(|(at, _)| wants(*at)).map(|(_, p)| p.clone()).collect();
+            for lend in [false, true] {
+                if lend {
+                    columns.clear();
+                    columns.push_dense(&dense).unwrap();
+                    prop_assert_eq!(&columns.ids, &all.iter().map(|p| p.id.id).collect::<Vec<_>>());
+                    prop_assert_eq!(&columns.locations, &all.iter().map(|p| p.location).collect::<Vec<_>>());
+                    picker.lend(&mut columns);
+                }
+                let mut picked = Vec::new();
+                picker.pick(&dense, wants, |node| {
+                    picked.push(Plain::read(&Element::Node(node)));
+                    Ok::<(), osmill_pbf::BlockError>(())
+                }).unwrap();
+                prop_assert_eq!(&picked, &expected);
+            }
+            let mut tagged = Vec::new();
+            dense.for_each_tagged(|at| tagged.push(at)).unwrap();
+            let expected: Vec<_> = numbered().filter(|(_, p)| !p.tags.is_empty()).map(|(at, _)| at).collect();
+            prop_assert_eq!(tagged, expected);
+            seen.extend(all);
+        }
+        prop_assert_eq!(seen, nodes);
     }
 
     #[test]
