@@ -235,7 +235,7 @@ impl Core {
 
     /// Writes changed nodes and lets go of them when the directory outgrows its share of the budget.
     fn relieve_directory(&mut self) -> Result<()> {
-        if self.tree.memory().0 > self.budget.directory {
+        if self.tree.footprint().bytes > self.budget.directory {
             self.settle_nodes()?;
             self.nodes_settled = true;
             self.tree.unpin(self.budget.directory * 3 / 4);

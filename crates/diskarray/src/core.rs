@@ -6,7 +6,7 @@ use crate::device::Device;
 use crate::dirty::Dirty;
 use crate::error::{Error, Result};
 use crate::log::Superblock;
-use crate::node::{CHANGED, Entry, NOWHERE};
+use crate::node::{CHANGED, Entry, NODE_BYTES, NOWHERE};
 use crate::options::Options;
 use crate::pool::Pool;
 use crate::space::{MAX_BLOCKS, Run, SEGMENT, Space};
@@ -88,7 +88,7 @@ pub(crate) struct Budget {
     pub dirty: usize,
     /// Bytes of directory that stay in memory.
     pub directory: usize,
-    /// Bytes of a record of the log, on its way to or from disk.
+    /// Most bytes of a record of the log, lent by the pool on its way to or from disk.
     pub record: usize,
     /// Bytes of operations remembered for a logged commit.
     pub journal: usize,
@@ -291,31 +291,39 @@ impl Core {
     /// Cuts the budget anew after the directory changed: what directory, buffers and maps leave goes to changed extents and the pool.
     pub(crate) fn rebudget(&mut self) {
         let io = Gather::memory(self.budget.run_blocks) + 2 * self.store.window * BLOCK;
-        let (directory, _) = self.tree.memory();
-        let nodes = self.budget.total / 16;
+        let directory = self.tree.footprint();
+        // A directory that is all in memory needs no cache beside it, but for the moment of a commit.
+        let nodes = if directory.paged { self.budget.total / 16 } else { 4 * NODE_BYTES };
         self.store.set_node_cache(nodes);
-        let log = self.budget.record + 2 * self.budget.journal + self.touched.memory();
+        let log = 2 * self.budget.journal + self.touched.memory();
         // The rest of a thirty-second part is for the allocator's own needs, stacks and small loans.
-        let fixed = io + directory + nodes + log + self.space.memory() + self.budget.total / 32;
+        let fixed = io + directory.bytes + nodes + log + self.space.memory() + self.budget.total / 32;
         let shared = self.budget.total.saturating_sub(fixed).max(64 << 10);
         self.budget.shared = shared;
-        self.budget.dirty = (shared / 4).max(self.dirty.memory()).min(most_dirty(shared));
-        self.store
-            .grant_pool(shared.saturating_sub(self.budget.dirty.max(self.dirty.memory())));
+        self.budget.dirty = (shared / 16).max(self.dirty.memory()).min(self.most_dirty());
+        self.grant_pool();
+    }
+
+    /// Most that changed extents get of what they share with the pool: beside what is lent, some of it stays a cache.
+    fn most_dirty(&self) -> usize {
+        let shared = self.budget.shared;
+        shared - (shared / 4).max(self.store.lent() + shared / 16).min(shared)
     }
 
     /// Changed extents have outgrown their grant: takes from the pool, or writes them.
     pub(crate) fn make_room(&mut self) -> Result<()> {
-        if self.budget.dirty >= most_dirty(self.budget.shared) {
+        if self.budget.dirty >= self.most_dirty() {
             return self.guarded(Self::spill);
         }
         self.budget.dirty += self.budget.shared / 16;
-        let pool = self
-            .budget
-            .shared
-            .saturating_sub(self.budget.dirty.max(self.dirty.memory()));
-        self.store.grant_pool(pool);
+        self.grant_pool();
         Ok(())
+    }
+
+    /// What changed extents leave is the pool's.
+    fn grant_pool(&self) {
+        let dirty = self.budget.dirty.max(self.dirty.memory());
+        self.store.grant_pool(self.budget.shared.saturating_sub(dirty));
     }
 
     pub fn shape(&self) -> &Shape {
@@ -555,11 +563,6 @@ impl Core {
         }
         Ok(known)
     }
-}
-
-/// Most that changed extents get of what they share with the pool: reads looked ahead have to stay in the pool until their turn.
-fn most_dirty(shared: usize) -> usize {
-    shared - (shared / 4).max((16 << 20).min(shared / 2))
 }
 
 fn random_id() -> u32 {

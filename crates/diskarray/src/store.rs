@@ -9,19 +9,32 @@ use crate::space::Run;
 use crate::value::Shape;
 use std::collections::VecDeque;
 use std::io;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 /// Memory taken from the pool until it is dropped.
-pub struct Loan<'s> {
-    store: &'s Store,
+pub struct Loan<S: Deref<Target = Store>> {
+    store: S,
     bytes: usize,
 }
 
 /// Loans up to this size are covered by the slack of the budget.
 const SMALL_LOAN: usize = 48 << 10;
 
-impl Drop for Loan<'_> {
+impl<S: Deref<Target = Store>> Loan<S> {
+    /// Takes memory from the pool for a call that needs some for itself. Little of it is not worth the trouble: the budget has slack.
+    pub fn new(store: S, bytes: usize) -> Self {
+        let bytes = if bytes > SMALL_LOAN { bytes } else { 0 };
+        if bytes > 0 {
+            store.pool_lent.fetch_add(bytes, Relaxed);
+            store.fit_pool();
+        }
+        Self { store, bytes }
+    }
+}
+
+impl<S: Deref<Target = Store>> Drop for Loan<S> {
     fn drop(&mut self) {
         if self.bytes > 0 {
             self.store.pool_lent.fetch_sub(self.bytes, Relaxed);
@@ -120,19 +133,14 @@ impl Store {
         self.pool.resize(bytes);
     }
 
-    /// Takes memory from the pool for a call that needs some for itself. Little of it is not worth the trouble: the budget has slack.
-    pub fn lend(&self, bytes: usize) -> Loan<'_> {
-        let bytes = if bytes > SMALL_LOAN { bytes } else { 0 };
-        if bytes > 0 {
-            self.pool_lent.fetch_add(bytes, Relaxed);
-            self.fit_pool();
-        }
-        Loan { store: self, bytes }
-    }
-
     /// Most bytes that one call should borrow.
     pub fn most_lent(&self) -> usize {
         (self.pool_grant.load(Relaxed) / 2).max(SMALL_LOAN)
+    }
+
+    /// Bytes lent at present.
+    pub fn lent(&self) -> usize {
+        self.pool_lent.load(Relaxed)
     }
 
     pub fn io(&self, what: &'static str, offset: u64) -> impl FnOnce(io::Error) -> Error {
