@@ -111,7 +111,8 @@ impl Core {
     fn delta(&mut self, metadata: &[u8]) -> Result<Option<(RecordBuilder, Loan<Arc<Store>>)>> {
         let directory = self.tree.footprint();
         let room = (self.superblock.log.1 - self.log_used) as usize * BLOCK;
-        let crowded = directory.bytes > self.budget.directory && directory.changed > self.budget.directory / 4;
+        let crowded =
+            directory.bytes > self.budget.directory && directory.changed > self.budget.directory / 4;
         let room = room.min(self.budget.record);
         if self.nodes_settled || self.touched.all || crowded {
             return Ok(None);

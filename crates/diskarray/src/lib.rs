@@ -164,6 +164,7 @@ mod set;
 mod space;
 mod stats;
 mod store;
+mod transfer;
 mod tree;
 mod value;
 mod verify;

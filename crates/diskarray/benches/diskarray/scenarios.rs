@@ -92,6 +92,28 @@ fn build(args: &Args, figures: &Figures, n: u64, memory: u64, encoding: Encoding
     (file, map)
 }
 
+/// What a map has read and written so far.
+struct Moved(u64, u64, u64);
+
+impl Moved {
+    fn until_now(map: &OrderedMap<()>) -> Self {
+        let stats = map.stats().unwrap();
+        Self(stats.reads, stats.read_bytes, stats.written_bytes)
+    }
+
+    /// What was moved since, an operation.
+    fn a_key(&self, map: &OrderedMap<()>, ops: u64) -> String {
+        let Self(reads, read, written) = Self::until_now(map);
+        let a_key = |new: u64, old: u64| (new - old) as f64 / ops as f64;
+        format!(
+            "{:.2} reads, {:.0} bytes read and {:.0} written an operation",
+            a_key(reads, self.0),
+            a_key(read, self.1),
+            a_key(written, self.2)
+        )
+    }
+}
+
 /// Single operations in flight from one thread, against the device's random reads before and after. No commit in between.
 pub fn window(args: &Args, figures: &Figures, n: u64, encoding: Encoding) {
     let before = ceiling(args, figures, "before");
@@ -101,6 +123,7 @@ pub fn window(args: &Args, figures: &Figures, n: u64, encoding: Encoding) {
     let mut results = vec![];
     for name in ["search", "search zipf", "at", "insert", "delete"] {
         let mut inserted = vec![];
+        let moved = Moved::until_now(&map);
         let mut pipeline = map.pipeline(2048);
         let mut hits = 0u64;
         let mut note = |reply: Option<Reply<()>>| {
@@ -130,6 +153,7 @@ pub fn window(args: &Args, figures: &Figures, n: u64, encoding: Encoding) {
         });
         let cpu = (cpu_seconds() - cpu) * 1e6 / ops as f64;
         drop(pipeline);
+        let moved = moved.a_key(&map, ops);
         match name {
             "search" | "search zipf" | "at" => assert_eq!(hits, ops),
             "insert" => assert!(map.get_many(&inserted).unwrap().iter().all(Option::is_some)),
@@ -137,13 +161,20 @@ pub fn window(args: &Args, figures: &Figures, n: u64, encoding: Encoding) {
         }
         let start = Instant::now();
         map.commit(Durability::Batch, &[]).unwrap();
-        results.push((name, r, cpu, start.elapsed()));
+        results.push((
+            name,
+            r,
+            format!(
+                "{cpu:.1} us of CPU an operation, the kernel's included; {moved}; commit after {:.2?}",
+                start.elapsed()
+            ),
+        ));
     }
     let after = ceiling(args, figures, "after");
-    for (name, r, cpu, commit) in results {
+    for (name, r, costs) in results {
         ours(figures, &format!("window {name}"), encoding, n, r);
         figures.note(&format!(
-            "window of 2048: {name} {} = {:.0} % of the random-read ceiling, {cpu:.1} us of CPU an operation, the kernel's included; commit after {commit:.2?}",
+            "window of 2048: {name} {} = {:.0} % of the random-read ceiling, {costs}",
             per_second(r),
             r / before.iops.min(after.iops) * 100.0
         ));

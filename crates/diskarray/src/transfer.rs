@@ -1,0 +1,377 @@
+//! Many requests in flight: reading extents ahead in a given order, and gathering new ones into large writes.
+
+use crate::backend::{AlignedBuf, BLOCK, Completion, Kind, Queue, Request};
+use crate::codec::{Encoded, seal};
+use crate::error::Result;
+use crate::space::Run;
+use crate::store::{Store, count};
+use std::collections::VecDeque;
+
+/// Most blocks of one read.
+const READ_RUN: u32 = 64;
+/// Unwanted blocks that a read takes along rather than being cut: reading on is cheaper than a second request.
+const READ_GAP: u32 = 3;
+
+/// Buffers to be used again, by size: powers of two, in blocks.
+#[derive(Default)]
+struct Spares {
+    by_size: Vec<Vec<AlignedBuf>>,
+    blocks: usize,
+}
+
+impl Spares {
+    /// A buffer of `blocks` or more.
+    fn take(&mut self, blocks: usize) -> AlignedBuf {
+        let size = blocks.next_power_of_two();
+        match self.by_size.get_mut(size.ilog2() as usize).and_then(Vec::pop) {
+            Some(buf) => {
+                self.blocks -= size;
+                buf
+            }
+            None => AlignedBuf::new(size),
+        }
+    }
+
+    /// Keeps a buffer, unless spare ones would be more than `most` blocks.
+    fn keep(&mut self, buf: AlignedBuf, most: usize) {
+        if self.blocks + buf.blocks() > most {
+            return;
+        }
+        let class = buf.blocks().ilog2() as usize;
+        if self.by_size.len() <= class {
+            self.by_size.resize_with(class + 1, Vec::new);
+        }
+        self.blocks += buf.blocks();
+        self.by_size[class].push(buf);
+    }
+}
+
+struct ReadRun {
+    start: u32,
+    blocks: u32,
+    /// Wanted blocks, by distance from the start, with the checksum their parent has.
+    items: Vec<(u32, u32)>,
+    state: RunState,
+}
+
+enum RunState {
+    /// In the pool when it was enqueued.
+    Cached,
+    Queued,
+    InFlight,
+    Done(AlignedBuf),
+}
+
+/// Reads extents in a given order, many requests at a time, adjacent ones in one.
+pub struct ReadAhead<'s> {
+    store: &'s Store,
+    queue: Box<dyn Queue>,
+    runs: VecDeque<ReadRun>,
+    /// Sequence number of the first run, for tags.
+    first: u64,
+    /// First run that was not submitted yet, as an index into `runs`.
+    unsent: usize,
+    /// Place in the front run.
+    item: usize,
+    /// Blocks enqueued and not yet handed out.
+    pub pending: usize,
+    /// Blocks of buffers that are in flight or read and not handed out.
+    held: usize,
+    spares: Spares,
+}
+
+impl<'s> ReadAhead<'s> {
+    pub fn new(store: &'s Store) -> Result<Self> {
+        let queue = store.queue(store.depth)?;
+        let runs = VecDeque::new();
+        Ok(Self {
+            store,
+            queue,
+            runs,
+            first: 0,
+            unsent: 0,
+            item: 0,
+            pending: 0,
+            held: 0,
+            spares: Spares::default(),
+        })
+    }
+
+    /// Adds an extent to the end of the order.
+    pub fn enqueue(&mut self, block: u32, sum: u32) {
+        self.pending += 1;
+        if let Some(run) = self.runs.back_mut()
+            && matches!(run.state, RunState::Queued)
+            && block >= run.start + run.blocks
+            && block - (run.start + run.blocks) <= READ_GAP
+            && block - run.start < READ_RUN
+        {
+            run.blocks = block - run.start + 1;
+            run.items.push((block - run.start, sum));
+            return;
+        }
+        let mut run = ReadRun {
+            start: block,
+            blocks: 1,
+            items: vec![(0, sum)],
+            state: RunState::Queued,
+        };
+        if self.store.pool.touch(block) {
+            run.state = RunState::Cached;
+        }
+        self.runs.push_back(run);
+    }
+
+    fn keep(&mut self, buf: AlignedBuf) {
+        self.spares.keep(buf, self.store.window.saturating_sub(self.held));
+    }
+
+    /// Starts reads up to the queue's depth. The last run stays open for neighbours unless `all`.
+    pub fn pump(&mut self, all: bool) -> Result<()> {
+        while self.unsent < self.runs.len()
+            && self.queue.in_flight() < self.store.depth
+            && (self.held < self.store.window || self.unsent == 0)
+        {
+            let last = self.unsent + 1 == self.runs.len();
+            if last && !all {
+                break;
+            }
+            let i = self.unsent;
+            self.unsent += 1;
+            if !matches!(self.runs[i].state, RunState::Queued) {
+                continue;
+            }
+            let (start, blocks) = (self.runs[i].start, self.runs[i].blocks);
+            let buf = self.spares.take(blocks as usize);
+            self.held += buf.blocks();
+            self.runs[i].state = RunState::InFlight;
+            let len = blocks as usize * BLOCK;
+            count(&self.store.counters.reads, 1);
+            count(&self.store.counters.read_bytes, len as u64);
+            let offset = u64::from(start) * BLOCK as u64;
+            let request = Request {
+                tag: self.first + i as u64,
+                kind: Kind::Read,
+                offset,
+                len,
+                buf,
+            };
+            self.queue
+                .submit(request)
+                .map_err(self.store.io("read", offset))?;
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self, done: Completion) -> Result<()> {
+        let run = &mut self.runs[(done.tag - self.first) as usize];
+        let start = run.start;
+        done.result.map_err(|e| self.store.read_error(start, e))?;
+        for &(at, sum) in &run.items {
+            let bytes = &done.buf[at as usize * BLOCK..(at as usize + 1) * BLOCK];
+            self.store.check_extent(start + at, sum, bytes)?;
+        }
+        run.state = RunState::Done(done.buf);
+        Ok(())
+    }
+
+    /// Runs `f` on the next extent of the order; its last argument tells that the pool has it, and is locked.
+    pub fn next<R>(&mut self, f: impl FnOnce(u32, &[u8], bool) -> R) -> Result<R> {
+        if self.runs.front().is_some_and(|run| self.item == run.items.len()) {
+            self.retire();
+        }
+        if matches!(
+            self.runs.front(),
+            Some(ReadRun {
+                state: RunState::Cached,
+                ..
+            })
+        ) {
+            return self.next_cached(f);
+        }
+        loop {
+            self.pump(false)?;
+            match self.runs.front().map(|run| &run.state) {
+                Some(RunState::Done(_)) => break,
+                Some(RunState::Queued) => self.pump(true)?,
+                Some(RunState::InFlight | RunState::Cached) => {}
+                None => return Err(self.store.corrupt(0, "read order exhausted")),
+            }
+            if matches!(self.runs[0].state, RunState::Done(_)) {
+                break;
+            }
+            if let Some(done) = self.queue.complete(true).map_err(self.store.io("read", 0))? {
+                self.settle(done)?;
+            }
+        }
+        let run = &self.runs[0];
+        let at = run.items[self.item].0;
+        let RunState::Done(buf) = &run.state else {
+            unreachable!("the loop above ends with a finished run")
+        };
+        let r = f(
+            run.start + at,
+            &buf[at as usize * BLOCK..(at as usize + 1) * BLOCK],
+            false,
+        );
+        self.item += 1;
+        self.pending -= 1;
+        Ok(r)
+    }
+
+    fn next_cached<R>(&mut self, f: impl FnOnce(u32, &[u8], bool) -> R) -> Result<R> {
+        self.pump(false)?;
+        let (block, sum) = (self.runs[0].start, self.runs[0].items[0].1);
+        self.item += 1;
+        self.pending -= 1;
+        let mut f = Some(f);
+        let mut run = |bytes: &[u8], cached| (f.take().expect("called once"))(block, bytes, cached);
+        if let Some(r) = self.store.pool.with(block, |bytes| run(bytes, true)) {
+            count(&self.store.counters.hits, 1);
+            return Ok(r);
+        }
+        // Evicted since.
+        let mut buf = self.spares.take(1);
+        self.store.read(block, &mut buf)?;
+        self.store.check_extent(block, sum, &buf)?;
+        let r = run(&buf, false);
+        self.keep(buf);
+        Ok(r)
+    }
+
+    fn retire(&mut self) {
+        if let Some(ReadRun {
+            state: RunState::Done(buf),
+            ..
+        }) = self.runs.pop_front()
+        {
+            self.held -= buf.blocks();
+            self.keep(buf);
+        }
+        self.first += 1;
+        self.unsent = self.unsent.saturating_sub(1);
+        self.item = 0;
+    }
+}
+
+/// Gathers new extents into large writes. Where free space is in pieces the writes are short, and more of them are in flight.
+pub struct Gather {
+    queue: Box<dyn Queue>,
+    run: Run,
+    filled: u32,
+    buf: Option<AlignedBuf>,
+    spares: Spares,
+    run_blocks: u32,
+    /// Requests in flight, and the blocks of their buffers.
+    in_flight: usize,
+    held: usize,
+}
+
+/// Writes of full length in flight.
+const WRITES: usize = 4;
+
+impl Gather {
+    /// Writes in runs of up to `run_blocks` blocks; memory is five such runs.
+    pub fn new(store: &Store, run_blocks: u32) -> Result<Self> {
+        Ok(Self {
+            queue: store.queue(store.depth)?,
+            run: (0, 0),
+            filled: 0,
+            buf: None,
+            spares: Spares::default(),
+            run_blocks,
+            in_flight: 0,
+            held: 0,
+        })
+    }
+
+    /// Bytes that gathering takes at most.
+    pub fn memory(run_blocks: u32) -> usize {
+        (WRITES + 1) * run_blocks as usize * BLOCK
+    }
+
+    /// Whether the next extent needs a new run.
+    pub fn is_full(&self) -> bool {
+        self.filled == self.run.1
+    }
+
+    /// Goes on in a run of blocks; what was gathered before is sent.
+    pub fn begin(&mut self, run: Run) {
+        (self.run, self.filled) = (run, 0);
+    }
+
+    /// Adds an extent; returns its block and checksum. `keep` puts it into the pool as well.
+    pub fn put(
+        &mut self,
+        store: &Store,
+        payload: &[u8],
+        encoded: Encoded,
+        fences: (u64, u64),
+        epoch: u64,
+        keep: bool,
+    ) -> (u32, u32) {
+        let buf = self
+            .buf
+            .get_or_insert_with(|| self.spares.take(self.run.1 as usize));
+        let at = self.filled as usize * BLOCK;
+        let bytes = &mut buf[at..at + BLOCK];
+        let block = self.run.0 + self.filled;
+        bytes[crate::codec::HEADER..crate::codec::HEADER + encoded.used]
+            .copy_from_slice(&payload[..encoded.used]);
+        let sum = seal(bytes, encoded, fences, epoch, block, store.file_id);
+        if keep {
+            store.pool.insert(block, bytes);
+        } else {
+            store.pool.remove(block);
+        }
+        self.filled += 1;
+        (block, sum)
+    }
+
+    /// Sends what was gathered.
+    pub fn send(&mut self, store: &Store) -> Result<()> {
+        let Some(buf) = self.buf.take() else { return Ok(()) };
+        while self.in_flight >= store.depth
+            || (self.in_flight > 0 && self.held + buf.blocks() > WRITES * self.run_blocks as usize)
+        {
+            self.reap(store)?;
+        }
+        let offset = u64::from(self.run.0) * BLOCK as u64;
+        let len = self.filled as usize * BLOCK;
+        count(&store.counters.writes, 1);
+        count(&store.counters.written_bytes, len as u64);
+        self.in_flight += 1;
+        self.held += buf.blocks();
+        let request = Request {
+            tag: offset,
+            kind: Kind::Write,
+            offset,
+            len,
+            buf,
+        };
+        self.queue.submit(request).map_err(store.io("write", offset))
+    }
+
+    fn reap(&mut self, store: &Store) -> Result<()> {
+        let Some(done) = self.queue.complete(true).map_err(store.io("write", 0))? else {
+            (self.in_flight, self.held) = (0, 0);
+            return Ok(());
+        };
+        self.in_flight -= 1;
+        self.held -= done.buf.blocks();
+        let room = (WRITES * self.run_blocks as usize).saturating_sub(self.held);
+        self.spares.keep(done.buf, room);
+        done.result.map_err(store.io("write", done.tag))
+    }
+
+    /// Sends the rest and waits for all; returns the part of the last run that was not used.
+    pub fn finish(&mut self, store: &Store) -> Result<Option<Run>> {
+        self.send(store)?;
+        while self.in_flight > 0 {
+            self.reap(store)?;
+        }
+        let rest = (self.run.0 + self.filled, self.run.1 - self.filled);
+        (self.run, self.filled) = ((0, 0), 0);
+        Ok((rest.1 > 0).then_some(rest))
+    }
+}
