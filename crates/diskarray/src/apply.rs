@@ -215,7 +215,7 @@ impl Core {
         loop {
             // At least two leaves ahead, so that reading does not pause between them.
             while planned
-                && (chunks.len() < 2 || (ahead.pending < store.window && chunks.len() < store.window))
+                && (chunks.len() < 2 || (ahead.pending() < store.window && chunks.len() < store.window))
             {
                 match planner.next(self, ops, ops.is_empty())? {
                     Some(chunk) => {
@@ -230,7 +230,6 @@ impl Core {
                 }
             }
             let Some(chunk) = chunks.pop_front() else { break };
-            ahead.pump(!planned)?;
             self.process(&mut batch, &mut ahead, chunk)?;
             done += 1;
             if done % 16 == 0 {

@@ -46,35 +46,57 @@ impl Spares {
     }
 }
 
+/// One read: wanted blocks that lie close together.
 struct ReadRun {
     start: u32,
     blocks: u32,
     /// Wanted blocks, by distance from the start, with the checksum their parent has.
-    items: Vec<(u32, u32)>,
+    wanted: Vec<(u32, u32)>,
+    /// How many of them were not handed out.
+    left: usize,
     state: RunState,
 }
 
 enum RunState {
-    /// In the pool when it was enqueued.
-    Cached,
     Queued,
     InFlight,
     Done(AlignedBuf),
+    /// All was handed out.
+    Retired,
 }
 
-/// Reads extents in a given order, many requests at a time, adjacent ones in one.
+/// An extent of the order.
+struct Item {
+    block: u32,
+    sum: u32,
+    source: Source,
+}
+
+enum Source {
+    /// In the pool when it was enqueued.
+    Pool,
+    /// In the group that is still open.
+    Group,
+    /// Number of the run that brings it.
+    Run(u64),
+}
+
+/// Reads extents in a given order, many requests at a time. They are read a group at a time in the order of the file, those close together in one request:
+/// scattered changes leave neighbours in the order of keys in a few places, in each of which they lie side by side.
 pub struct ReadAhead<'s> {
     store: &'s Store,
     queue: Box<dyn Queue>,
+    items: VecDeque<Item>,
+    /// Enqueued extents that are not in runs yet: block, and number of the item.
+    group: Vec<(u32, u64)>,
+    /// Number of the first of `items`.
+    first_item: u64,
+    /// By the first item that needs them.
     runs: VecDeque<ReadRun>,
-    /// Sequence number of the first run, for tags.
+    /// Number of the first run, for tags.
     first: u64,
     /// First run that was not submitted yet, as an index into `runs`.
     unsent: usize,
-    /// Place in the front run.
-    item: usize,
-    /// Blocks enqueued and not yet handed out.
-    pub pending: usize,
     /// Blocks of buffers that are in flight or read and not handed out.
     held: usize,
     spares: Spares,
@@ -82,73 +104,97 @@ pub struct ReadAhead<'s> {
 
 impl<'s> ReadAhead<'s> {
     pub fn new(store: &'s Store) -> Result<Self> {
-        let queue = store.queue(store.depth)?;
-        let runs = VecDeque::new();
         Ok(Self {
             store,
-            queue,
-            runs,
+            queue: store.queue(store.depth)?,
+            items: VecDeque::new(),
+            group: vec![],
+            first_item: 0,
+            runs: VecDeque::new(),
             first: 0,
             unsent: 0,
-            item: 0,
-            pending: 0,
             held: 0,
             spares: Spares::default(),
         })
     }
 
+    /// Extents enqueued and not yet handed out.
+    pub fn pending(&self) -> usize {
+        self.items.len()
+    }
+
     /// Adds an extent to the end of the order.
     pub fn enqueue(&mut self, block: u32, sum: u32) {
-        self.pending += 1;
-        if let Some(run) = self.runs.back_mut()
-            && matches!(run.state, RunState::Queued)
-            && block >= run.start + run.blocks
-            && block - (run.start + run.blocks) <= READ_GAP
-            && block - run.start < READ_RUN
-        {
-            run.blocks = block - run.start + 1;
-            run.items.push((block - run.start, sum));
-            return;
-        }
-        let mut run = ReadRun {
-            start: block,
-            blocks: 1,
-            items: vec![(0, sum)],
-            state: RunState::Queued,
+        let source = if self.store.pool.touch(block) {
+            Source::Pool
+        } else {
+            self.group
+                .push((block, self.first_item + self.items.len() as u64));
+            Source::Group
         };
-        if self.store.pool.touch(block) {
-            run.state = RunState::Cached;
+        self.items.push_back(Item { block, sum, source });
+        // Reading all of a group takes at most `READ_GAP + 1` blocks an extent, and buffers of up to twice that.
+        if self.group.len() >= self.store.window / (READ_GAP as usize + 1) {
+            self.close_group();
         }
-        self.runs.push_back(run);
+    }
+
+    /// Cuts the group into runs.
+    fn close_group(&mut self) {
+        let mut group = std::mem::take(&mut self.group);
+        group.sort_unstable();
+        let mut runs: Vec<(u64, ReadRun, Vec<u64>)> = vec![];
+        for (block, number) in group.drain(..) {
+            let sum = self.items[(number - self.first_item) as usize].sum;
+            if let Some((first, run, numbers)) = runs.last_mut()
+                && block <= run.start + run.blocks + READ_GAP
+                && block - run.start < READ_RUN
+            {
+                run.blocks = block - run.start + 1;
+                run.wanted.push((block - run.start, sum));
+                run.left += 1;
+                *first = number.min(*first);
+                numbers.push(number);
+                continue;
+            }
+            let run = ReadRun {
+                start: block,
+                blocks: 1,
+                wanted: vec![(0, sum)],
+                left: 1,
+                state: RunState::Queued,
+            };
+            runs.push((number, run, vec![number]));
+        }
+        self.group = group;
+        runs.sort_unstable_by_key(|(first, ..)| *first);
+        for (_, run, numbers) in runs {
+            let place = self.first + self.runs.len() as u64;
+            for number in numbers {
+                self.items[(number - self.first_item) as usize].source = Source::Run(place);
+            }
+            self.runs.push_back(run);
+        }
     }
 
     fn keep(&mut self, buf: AlignedBuf) {
         self.spares.keep(buf, self.store.window.saturating_sub(self.held));
     }
 
-    /// Starts reads up to the queue's depth. The last run stays open for neighbours unless `all`.
-    pub fn pump(&mut self, all: bool) -> Result<()> {
+    /// Starts reads up to the queue's depth, while there is memory for them or `needed`, an index into the runs, is not under way.
+    fn pump(&mut self, needed: usize) -> Result<()> {
         while self.unsent < self.runs.len()
             && self.queue.in_flight() < self.store.depth
-            && (self.held < self.store.window || self.unsent == 0)
+            && (self.held < self.store.window || self.unsent <= needed)
         {
-            let last = self.unsent + 1 == self.runs.len();
-            if last && !all {
-                break;
-            }
             let i = self.unsent;
             self.unsent += 1;
-            if !matches!(self.runs[i].state, RunState::Queued) {
-                continue;
-            }
-            let (start, blocks) = (self.runs[i].start, self.runs[i].blocks);
-            let buf = self.spares.take(blocks as usize);
+            let run = &mut self.runs[i];
+            let buf = self.spares.take(run.blocks as usize);
             self.held += buf.blocks();
-            self.runs[i].state = RunState::InFlight;
-            let len = blocks as usize * BLOCK;
-            count(&self.store.counters.reads, 1);
-            count(&self.store.counters.read_bytes, len as u64);
-            let offset = u64::from(start) * BLOCK as u64;
+            run.state = RunState::InFlight;
+            let (offset, len) = (u64::from(run.start) * BLOCK as u64, run.blocks as usize * BLOCK);
+            self.store.count_read(len);
             let request = Request {
                 tag: self.first + i as u64,
                 kind: Kind::Read,
@@ -167,7 +213,7 @@ impl<'s> ReadAhead<'s> {
         let run = &mut self.runs[(done.tag - self.first) as usize];
         let start = run.start;
         done.result.map_err(|e| self.store.read_error(start, e))?;
-        for &(at, sum) in &run.items {
+        for &(at, sum) in &run.wanted {
             let bytes = &done.buf[at as usize * BLOCK..(at as usize + 1) * BLOCK];
             self.store.check_extent(start + at, sum, bytes)?;
         }
@@ -177,53 +223,59 @@ impl<'s> ReadAhead<'s> {
 
     /// Runs `f` on the next extent of the order; its last argument tells that the pool has it, and is locked.
     pub fn next<R>(&mut self, f: impl FnOnce(u32, &[u8], bool) -> R) -> Result<R> {
-        if self.runs.front().is_some_and(|run| self.item == run.items.len()) {
-            self.retire();
+        if let Some(Item {
+            source: Source::Group,
+            ..
+        }) = self.items.front()
+        {
+            self.close_group();
         }
-        if matches!(
-            self.runs.front(),
-            Some(ReadRun {
-                state: RunState::Cached,
-                ..
-            })
-        ) {
-            return self.next_cached(f);
-        }
-        loop {
-            self.pump(false)?;
-            match self.runs.front().map(|run| &run.state) {
-                Some(RunState::Done(_)) => break,
-                Some(RunState::Queued) => self.pump(true)?,
-                Some(RunState::InFlight | RunState::Cached) => {}
-                None => return Err(self.store.corrupt(0, "read order exhausted")),
-            }
-            if matches!(self.runs[0].state, RunState::Done(_)) {
-                break;
-            }
-            if let Some(done) = self.queue.complete(true).map_err(self.store.io("read", 0))? {
-                self.settle(done)?;
-            }
-        }
-        let run = &self.runs[0];
-        let at = run.items[self.item].0;
-        let RunState::Done(buf) = &run.state else {
-            unreachable!("the loop above ends with a finished run")
+        let Some(Item { block, sum, source }) = self.items.pop_front() else {
+            return Err(self.store.corrupt(0, "read order exhausted"));
         };
-        let r = f(
-            run.start + at,
-            &buf[at as usize * BLOCK..(at as usize + 1) * BLOCK],
-            false,
-        );
-        self.item += 1;
-        self.pending -= 1;
-        Ok(r)
+        self.first_item += 1;
+        match source {
+            Source::Run(number) => self.next_read(number, block, f),
+            Source::Pool | Source::Group => self.next_cached(block, sum, f),
+        }
     }
 
-    fn next_cached<R>(&mut self, f: impl FnOnce(u32, &[u8], bool) -> R) -> Result<R> {
-        self.pump(false)?;
-        let (block, sum) = (self.runs[0].start, self.runs[0].items[0].1);
-        self.item += 1;
-        self.pending -= 1;
+    fn next_read<R>(&mut self, number: u64, block: u32, f: impl FnOnce(u32, &[u8], bool) -> R) -> Result<R> {
+        let i = (number - self.first) as usize;
+        loop {
+            self.pump(i)?;
+            if let RunState::Done(buf) = &self.runs[i].state {
+                let at = (block - self.runs[i].start) as usize * BLOCK;
+                let r = f(block, &buf[at..at + BLOCK], false);
+                self.hand_out(i);
+                return Ok(r);
+            }
+            let done = self.queue.complete(true).map_err(self.store.io("read", 0))?;
+            let lost = || self.store.corrupt(block, "a read did not come back");
+            self.settle(done.ok_or_else(lost)?)?;
+        }
+    }
+
+    /// One extent less is wanted of a run.
+    fn hand_out(&mut self, i: usize) {
+        let run = &mut self.runs[i];
+        run.left -= 1;
+        if run.left > 0 {
+            return;
+        }
+        if let RunState::Done(buf) = std::mem::replace(&mut run.state, RunState::Retired) {
+            self.held -= buf.blocks();
+            self.keep(buf);
+        }
+        while matches!(self.runs.front().map(|run| &run.state), Some(RunState::Retired)) {
+            self.runs.pop_front();
+            self.first += 1;
+            self.unsent -= 1;
+        }
+    }
+
+    fn next_cached<R>(&mut self, block: u32, sum: u32, f: impl FnOnce(u32, &[u8], bool) -> R) -> Result<R> {
+        self.pump(0)?;
         let mut f = Some(f);
         let mut run = |bytes: &[u8], cached| (f.take().expect("called once"))(block, bytes, cached);
         if let Some(r) = self.store.pool.with(block, |bytes| run(bytes, true)) {
@@ -237,20 +289,6 @@ impl<'s> ReadAhead<'s> {
         let r = run(&buf, false);
         self.keep(buf);
         Ok(r)
-    }
-
-    fn retire(&mut self) {
-        if let Some(ReadRun {
-            state: RunState::Done(buf),
-            ..
-        }) = self.runs.pop_front()
-        {
-            self.held -= buf.blocks();
-            self.keep(buf);
-        }
-        self.first += 1;
-        self.unsent = self.unsent.saturating_sub(1);
-        self.item = 0;
     }
 }
 

@@ -181,7 +181,8 @@ impl<'a> View<'a> {
         let mut touches: VecDeque<Touch> = VecDeque::new();
         let mut planned = 0;
         loop {
-            while planned < n && ahead.pending < self.store.window && touches.len() < 4 * self.store.window {
+            while planned < n && ahead.pending() < self.store.window && touches.len() < 4 * self.store.window
+            {
                 let touch = place(planned)?;
                 planned = touch.to;
                 if touch.entry.loc != NOWHERE && self.slot(touch.entry.loc).is_none() {
