@@ -457,7 +457,7 @@ impl<V: Value> OrderedMap<V> {
     }
 
     fn pending_limit(&self) -> usize {
-        (self.core.budget.dirty / 4 / (16 + self.core.shape().width)).max(256)
+        (self.core.budget.shared / 16 / (16 + self.core.shape().width)).max(256)
     }
 
     /// Applies the blind writes that wait.

@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Bytes that an operation looked ahead takes: its extent, and entries of queue and maps.
-const HELD_BYTES: usize = BLOCK + 128;
+const HELD_BYTES: usize = AlignedBuf::footprint(1) * BLOCK + 128;
 
 /// A single operation.
 #[derive(Clone, Copy, Debug, PartialEq)]

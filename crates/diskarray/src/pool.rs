@@ -134,8 +134,7 @@ impl Pool {
     /// shard without any would read its blocks again and again.
     pub fn slab_for(budget: usize) -> usize {
         match budget >> 20 {
-            0..16 => 4,
-            16..128 => 8,
+            0..128 => 8,
             128..1024 => 64,
             _ => HUGE,
         }

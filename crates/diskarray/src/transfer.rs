@@ -25,7 +25,7 @@ impl Spares {
         let size = blocks.next_power_of_two();
         match self.by_size.get_mut(size.ilog2() as usize).and_then(Vec::pop) {
             Some(buf) => {
-                self.blocks -= size;
+                self.blocks -= AlignedBuf::footprint(size);
                 buf
             }
             None => AlignedBuf::new(size),
@@ -34,14 +34,15 @@ impl Spares {
 
     /// Keeps a buffer, unless spare ones would be more than `most` blocks.
     fn keep(&mut self, buf: AlignedBuf, most: usize) {
-        if self.blocks + buf.blocks() > most {
+        let size = AlignedBuf::footprint(buf.blocks());
+        if self.blocks + size > most {
             return;
         }
         let class = buf.blocks().ilog2() as usize;
         if self.by_size.len() <= class {
             self.by_size.resize_with(class + 1, Vec::new);
         }
-        self.blocks += buf.blocks();
+        self.blocks += size;
         self.by_size[class].push(buf);
     }
 }
@@ -191,7 +192,7 @@ impl<'s> ReadAhead<'s> {
             self.unsent += 1;
             let run = &mut self.runs[i];
             let buf = self.spares.take(run.blocks as usize);
-            self.held += buf.blocks();
+            self.held += AlignedBuf::footprint(buf.blocks());
             run.state = RunState::InFlight;
             let (offset, len) = (u64::from(run.start) * BLOCK as u64, run.blocks as usize * BLOCK);
             self.store.count_read(len);
@@ -264,7 +265,7 @@ impl<'s> ReadAhead<'s> {
             return;
         }
         if let RunState::Done(buf) = std::mem::replace(&mut run.state, RunState::Retired) {
-            self.held -= buf.blocks();
+            self.held -= AlignedBuf::footprint(buf.blocks());
             self.keep(buf);
         }
         while matches!(self.runs.front().map(|run| &run.state), Some(RunState::Retired)) {
@@ -370,7 +371,8 @@ impl Gather {
     pub fn send(&mut self, store: &Store) -> Result<()> {
         let Some(buf) = self.buf.take() else { return Ok(()) };
         while self.in_flight >= store.depth
-            || (self.in_flight > 0 && self.held + buf.blocks() > WRITES * self.run_blocks as usize)
+            || (self.in_flight > 0
+                && self.held + AlignedBuf::footprint(buf.blocks()) > WRITES * self.run_blocks as usize)
         {
             self.reap(store)?;
         }
@@ -379,7 +381,7 @@ impl Gather {
         count(&store.counters.writes, 1);
         count(&store.counters.written_bytes, len as u64);
         self.in_flight += 1;
-        self.held += buf.blocks();
+        self.held += AlignedBuf::footprint(buf.blocks());
         let request = Request {
             tag: offset,
             kind: Kind::Write,
@@ -396,7 +398,7 @@ impl Gather {
             return Ok(());
         };
         self.in_flight -= 1;
-        self.held -= done.buf.blocks();
+        self.held -= AlignedBuf::footprint(done.buf.blocks());
         let room = (WRITES * self.run_blocks as usize).saturating_sub(self.held);
         self.spares.keep(done.buf, room);
         done.result.map_err(store.io("write", done.tag))

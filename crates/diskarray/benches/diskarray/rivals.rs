@@ -467,8 +467,7 @@ impl Rival for Rocks {
         // Pinned blocks have to fit the cache.
         for part in keys.chunks(512) {
             let names: Vec<[u8; 8]> = part.iter().map(|k| k.to_be_bytes()).collect();
-            let column = self.0.cf_handle("default").unwrap();
-            let values = self.0.batched_multi_get_cf(column, &names, true);
+            let values = self.0.multi_get(&names);
             found += values.iter().filter(|v| v.as_ref().unwrap().is_some()).count();
         }
         found
