@@ -7,8 +7,8 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use osmill_pbf::{
-    BlobType, Block, BlockBuilder, BlockError, Compressor, ELEMENTS_PER_BLOCK, Element, IndexRecord,
-    MetadataFields, Splicer, write_frame,
+    BlobType, Block, BlockBuilder, BlockError, Compressor, ELEMENTS_PER_BLOCK, Element, IndexRecord, Item,
+    MetadataFields, NodeArrays, Splicer, write_frame,
 };
 use osmill_text::compress::TextCompressor;
 use osmill_text::format::TextCompression;
@@ -23,6 +23,7 @@ use crate::summary::{Counters, timed};
 #[derive(Debug)]
 pub(crate) struct Tools {
     pub builder: BlockBuilder,
+    nodes: NodeArrays,
     compressor: Compressor,
     raw: Vec<u8>,
     message: Vec<u8>,
@@ -72,6 +73,7 @@ impl Tools {
     pub fn new(options: &OutputOptions) -> Self {
         Tools {
             builder: BlockBuilder::new(options.block_metadata()),
+            nodes: NodeArrays::default(),
             compressor: Compressor::new(options.compression),
             raw: Vec::new(),
             message: Vec::new(),
@@ -232,6 +234,29 @@ impl Tools {
         framed.map(|()| index)
     }
 
+    /// Adds all elements of a block to the builder's block.
+    fn copy_thin(&mut self, block: &Block) -> KernelResult {
+        for group in block.groups() {
+            let mut items = group.items();
+            while let Some(item) = items.try_next()? {
+                match item {
+                    Item::Dense(dense) if self.nodes.read(block, &dense)? => {
+                        self.builder.copy_nodes(block, &self.nodes, 0..dense.len())?;
+                    }
+                    Item::Dense(mut dense) => {
+                        while let Some(node) = dense.try_next()? {
+                            self.builder.copy(&Element::Node(node))?;
+                        }
+                    }
+                    Item::Node(node) => self.builder.copy(&Element::Node(node))?,
+                    Item::Way(way) => self.builder.copy(&Element::Way(way))?,
+                    Item::Relation(relation) => self.builder.copy(&Element::Relation(relation))?,
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Appends many blocks as one, or as few as can be, or pieces of text as one compressed member. Buffers of
     /// text are left in `parts`.
     pub fn merge(
@@ -248,11 +273,9 @@ impl Tools {
         }
         for bytes in parts.drain(..) {
             let block = Block::parse(bytes)?;
-            for element in block.elements() {
-                self.builder.copy(&element?)?;
-                if self.builder.is_full() && self.builder.len() >= 2 * ELEMENTS_PER_BLOCK {
-                    self.flush_builder(out, counters)?;
-                }
+            self.copy_thin(&block)?;
+            if self.builder.is_full() && self.builder.len() >= 2 * ELEMENTS_PER_BLOCK {
+                self.flush_builder(out, counters)?;
             }
         }
         if !self.builder.is_empty() {

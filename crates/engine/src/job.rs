@@ -638,6 +638,11 @@ impl Blob {
         }
     }
 
+    /// Takes over the record of the decoded block from those who have walked it anyway.
+    pub fn learn(&mut self, record: IndexRecord) {
+        self.entry.index.get_or_insert(record);
+    }
+
     /// Completes an error with file, blob number and byte offset.
     pub fn locate(&self, fault: Fault) -> Error {
         match fault {

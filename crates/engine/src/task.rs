@@ -40,8 +40,8 @@ impl<'s> TaskOutput<'s> {
         }
     }
 
-    /// Tells where the elements that follow come from.
-    pub(crate) fn begin(&mut self, origin: Origin) {
+    /// Tells where the elements that follow come from. A pass over blobs does it itself.
+    pub fn begin(&mut self, origin: Origin) {
         self.tools.begin(origin);
     }
 

@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use osmill_engine::{Fault, KernelResult, Malformed, Result};
 use osmill_model::{ElementId, Kind, Location, id_order};
-use osmill_pbf::{Block, Item};
+use osmill_pbf::{Block, NodeColumns, RawItem};
 use osmill_stree::NOT_FOUND;
 
 use crate::ids::{IdRange, NodeIds, ReferenceCollector};
@@ -20,8 +20,7 @@ use crate::table::{LocationTable, Pages};
 /// Nodes of a blob as columns, and the means to pack them. Buffers are kept between blobs.
 #[derive(Debug, Default)]
 pub struct NodeBatch {
-    ids: Vec<i64>,
-    locations: Vec<Option<Location>>,
+    columns: NodeColumns,
     others: usize,
     slots: Vec<u64>,
     run: Run,
@@ -31,22 +30,15 @@ pub struct NodeBatch {
 impl NodeBatch {
     /// Replaces the contents by the nodes of a block.
     pub fn read(&mut self, block: &Block) -> KernelResult {
-        self.ids.clear();
-        self.locations.clear();
+        self.columns.clear();
         self.others = 0;
         for group in block.groups() {
             let mut items = group.items();
-            while let Some(item) = items.try_next()? {
+            while let Some((item, message)) = items.try_next_raw()? {
                 match item {
-                    Item::Dense(dense) => {
-                        dense.ids().column().decode_deltas_into(&mut self.ids)?;
-                        dense.locations_into(&mut self.locations)?;
-                    }
-                    Item::Node(node) => {
-                        self.ids.push(node.id());
-                        self.locations.push(node.location()?);
-                    }
-                    Item::Way(_) | Item::Relation(_) => self.others += 1,
+                    RawItem::Dense => self.columns.push_dense(&items.parse_dense(message)?)?,
+                    RawItem::Node => self.columns.push(&items.parse_node(message)?)?,
+                    RawItem::Way | RawItem::Relation => self.others += 1,
                 }
             }
         }
@@ -55,7 +47,7 @@ impl NodeBatch {
 
     /// The ids of the nodes.
     pub fn ids(&self) -> &[i64] {
-        &self.ids
+        &self.columns.ids
     }
 
     /// How many elements of other kinds the block holds.
@@ -65,7 +57,12 @@ impl NodeBatch {
 
     /// Where each of them is.
     pub fn locations(&self) -> &[Option<Location>] {
-        &self.locations
+        &self.columns.locations
+    }
+
+    /// The columns themselves, for those who have another use for them.
+    pub fn columns_mut(&mut self) -> &mut NodeColumns {
+        &mut self.columns
     }
 }
 
@@ -302,7 +299,7 @@ impl Filler {
                 seams,
                 pages,
             } => {
-                let ends = nodes.ids.first().copied().zip(nodes.ids.last().copied());
+                let ends = nodes.ids().first().copied().zip(nodes.ids().last().copied());
                 nodes.select(range, wanted.as_deref())?;
                 let NodeBatch { run, writer, .. } = nodes;
                 let (head, tail) = run.ends();
@@ -319,10 +316,10 @@ impl Filler {
             }
             State::Scattered(ids, shards) => {
                 nodes.slots.clear();
-                nodes.slots.resize(nodes.ids.len(), NOT_FOUND);
-                let slots = &mut nodes.slots;
-                ids.for_each_slot(&nodes.ids, |i, slot| slots[i] = slot);
-                let filled = nodes.slots.iter().zip(&nodes.locations);
+                let NodeBatch { columns, slots, .. } = nodes;
+                slots.resize(columns.ids.len(), NOT_FOUND);
+                ids.for_each_slot(&columns.ids, |i, slot| slots[i] = slot);
+                let filled = slots.iter().zip(&columns.locations);
                 let mut filled: Vec<(u64, Location)> = filled
                     .filter_map(|(slot, location)| {
                         Some((*slot, (*location)?)).filter(|(slot, _)| *slot != NOT_FOUND)
@@ -391,13 +388,24 @@ impl Filler {
 impl NodeBatch {
     /// Checks the order of the nodes, and makes a run of those that are wanted and have a location.
     fn select(&mut self, range: &IdRange, wanted: Option<&ReferenceCollector>) -> KernelResult {
-        let NodeBatch {
-            ids, locations, run, ..
-        } = self;
+        let NodeBatch { columns, run, .. } = self;
+        let NodeColumns { ids, locations, .. } = columns;
+        run.clear();
+        let (Some(first), Some(last)) = (ids.first(), ids.last()) else {
+            return Ok(());
+        };
+        let ascending = *first > 0 && ids.is_sorted_by(|a, b| a < b);
+        if ascending && wanted.is_none() && range.contains(*first) && range.contains(*last) {
+            run.locations.extend(locations.iter().flatten());
+            if run.locations.len() == ids.len() {
+                run.keys.extend(ids.iter().map(|id| id_order(*id)));
+                return Ok(());
+            }
+            run.clear();
+        }
         if let Some(pair) = ids.windows(2).find(|pair| id_order(pair[1]) < id_order(pair[0])) {
             return Err(unsorted(pair[0], pair[1]));
         }
-        run.clear();
         for (id, location) in ids.iter().zip(locations) {
             let Some(location) = location else { continue };
             if range.contains(*id) && wanted.is_none_or(|wanted| wanted.contains(*id)) {
@@ -423,11 +431,10 @@ mod tests {
     }
 
     fn batch(nodes: &Nodes) -> NodeBatch {
-        NodeBatch {
-            ids: nodes.iter().map(|(id, _)| *id).collect(),
-            locations: nodes.iter().map(|(_, at)| *at).collect(),
-            ..NodeBatch::default()
-        }
+        let mut batch = NodeBatch::default();
+        batch.columns.ids.extend(nodes.iter().map(|(id, _)| *id));
+        batch.columns.locations.extend(nodes.iter().map(|(_, at)| *at));
+        batch
     }
 
     /// Compares a table with what a map says of these ids; it has no others.

@@ -11,12 +11,13 @@
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
-use osmill_engine::{BlobEntry, Counts, Error, Input, Job, Result};
+use osmill_engine::{BlobEntry, Counts, Error, Input, Job, Origin, Result};
 use osmill_model::{Kind, Location, Timestamp};
 use osmill_nodes::{NodeBatch, NodeStore, State, free_space};
 use osmill_pbf::Element;
-use osmill_text::{Action, Reader};
+use osmill_text::Action;
 use serde::Serialize;
 
 use crate::add_locations::parts::Parts;
@@ -251,42 +252,59 @@ fn state_beside(change: &Path) -> Result<State> {
 /// The nodes of a change file: where each is after it, or that it is gone. Of several versions of a node the
 /// highest counts, and of equal ones the last.
 fn read_changes(job: &Job, path: &Path) -> Result<Vec<(i64, Option<Location>)>> {
-    let fail = |e: osmill_text::Error| match e {
-        osmill_text::Error::Open { path, source } => Error::io("open", &path, source),
-        e => Error::Usage(format!("{}: {e}", path.display())),
-    };
-    let mut reader = Reader::from_path(path).map_err(fail)?;
-    if !reader.header().is_change {
+    let stream = job.stream(path)?;
+    let Some(stream) = stream.filter(|stream| stream.text_format().is_some_and(|format| format.change))
+    else {
         return Err(Error::Usage(format!(
             "{}: this is a data file, not a change file (OsmChange)",
             path.display()
         )));
-    }
-    let mut counts = Counts::default();
+    };
+    let stream = Mutex::new(stream);
+    let states = job.stream_pass("changes", &stream).scan(
+        <(Counts, Vec<(u64, ChangedNode)>)>::default,
+        |(counts, nodes), blob| {
+            let record = blob.record()?;
+            *counts += record.counts.into();
+            let BlobEntry { number, origin, .. } = *blob.entry();
+            if !record.kinds.contains(Kind::Node) {
+                return Ok(());
+            }
+            let deleted = origin == Origin::Text(Some(Action::Delete));
+            for element in blob.block()?.elements() {
+                let element = element?;
+                let Element::Node(node) = &element else { continue };
+                let node = ChangedNode {
+                    id: node.id(),
+                    version: element.version()?,
+                    location: if deleted { None } else { node.location()? },
+                };
+                nodes.push((number, node));
+            }
+            Ok(())
+        },
+    )?;
+    let stream = stream.into_inner().unwrap_or_else(PoisonError::into_inner);
+    job.end_stream(&stream);
     let mut nodes = Vec::new();
-    let mut block = osmill_pbf::Block::empty();
-    while let Some(part) = reader.read(&mut block).map_err(fail)? {
-        counts.add(part.kind, part.count.into());
-        if part.kind != Kind::Node {
-            continue;
-        }
-        for element in block.elements() {
-            let damaged = |e: osmill_pbf::BlockError| Error::Failed(format!("{}: {e}", path.display()));
-            let Element::Node(node) = element.map_err(damaged)? else {
-                continue;
-            };
-            let metadata = Element::Node(node.clone()).version().map_err(damaged)?;
-            let at = match part.action {
-                Some(Action::Delete) => None,
-                _ => node.location().map_err(damaged)?,
-            };
-            nodes.push((node.id(), metadata, at));
-        }
+    for (counts, own) in states {
+        job.objects_in(counts);
+        nodes.extend(own);
     }
-    job.objects_in(counts);
-    nodes.sort_by_key(|(id, version, _)| (*id, *version));
-    let last = nodes.chunk_by(|a, b| a.0 == b.0).filter_map(|same| same.last());
-    Ok(last.map(|(id, _, at)| (*id, *at)).collect())
+    nodes.sort_by_key(|(blob, node)| (node.id, node.version, *blob));
+    let last = nodes
+        .chunk_by(|(_, a), (_, b)| a.id == b.id)
+        .filter_map(|same| same.last());
+    Ok(last.map(|(_, node)| (node.id, node.location)).collect())
+}
+
+/// A node of a change file.
+#[derive(Debug, Clone, Copy)]
+struct ChangedNode {
+    id: i64,
+    version: Option<i32>,
+    /// Where it is now, unless it is gone.
+    location: Option<Location>,
 }
 
 /// Bytes of a location in a flat file.

@@ -5,7 +5,7 @@ use osmill_model::{ElementId, Kind, Location};
 use crate::block::{Block, Item};
 use crate::element::{MetadataSource, Node, RawMetadata, RawTags};
 use crate::error::{BlockError, BlockErrorKind};
-use crate::wire::{Deltas, Fields, Varints, WireError};
+use crate::wire::{Deltas, Fields, Varints, WireError, zigzag_decode};
 
 /// The DenseNodes message of a group: a cursor over its nodes, and its columns.
 #[derive(Debug, Clone)]
@@ -183,39 +183,6 @@ impl<'a> DenseNodes<'a> {
         (self.lats, self.lons)
     }
 
-    /// Appends where each node is; `None` as in [`Node::location`]. O(bytes), many values at a time.
-    pub fn locations_into(&self, locations: &mut Vec<Option<Location>>) -> Result<(), BlockError> {
-        if self.has_visibility() {
-            let mut nodes = self.clone();
-            while let Some(node) = nodes.try_next()? {
-                locations.push(node.location()?);
-            }
-            return Ok(());
-        }
-        let scale = self.block.scale();
-        let start = locations.len();
-        let mut lats = Vec::with_capacity(self.count);
-        self.lats.column().decode_deltas_into(&mut lats)?;
-        let mut next = lats.iter();
-        let mut worst = None;
-        self.lons.column().for_each_sum(|lon| {
-            let location = next.next().map(|lat| scale.location(*lat, lon));
-            locations.push(match location {
-                Some(Ok(location)) => location,
-                Some(Err(e)) => {
-                    worst = worst.take().or(Some(e));
-                    None
-                }
-                None => None,
-            });
-        })?;
-        // Lengths were compared by counting; a broken varint can still end a column early.
-        if lats.len() != self.count || locations.len() - start != self.count {
-            return Err(BlockErrorKind::Wire(WireError::Truncated).into());
-        }
-        worst.map_or(Ok(()), |e| Err(e.into()))
-    }
-
     /// The metadata columns.
     pub fn info(&self) -> Option<DenseInfo<'a>> {
         self.info
@@ -232,6 +199,21 @@ impl<'a> DenseNodes<'a> {
             Some(bytes) => bytes.iter().all(|byte| *byte == 0),
             None => false,
         }
+    }
+
+    /// Calls `visit` with the number, from 0, of each node that has a tag.
+    pub fn for_each_tagged(&self, mut visit: impl FnMut(usize)) -> Result<(), BlockError> {
+        let (mut tags, mut at) = (self.tags, 0);
+        while at < self.count && !tags.is_empty() {
+            at += tags.skip_zeros(self.count - at);
+            let before = tags;
+            skip_tags(&mut tags)?;
+            if at < self.count && !matches!({ before }.try_next(), Ok(None | Some(0))) {
+                visit(at);
+            }
+            at += 1;
+        }
+        Ok(())
     }
 
     /// Whether there is any metadata column.
@@ -289,25 +271,28 @@ impl<'a> DenseNodes<'a> {
     }
 }
 
-/// Reads some of many dense nodes: columns are decoded whole, which is several times faster than node by node,
-/// and only what is asked for is put together. Buffers are kept between uses.
+/// Reads some of many dense nodes: columns are gone through whole, which is many times faster than node by
+/// node, and only what is asked for is kept and put together. Buffers are kept between uses.
 #[derive(Debug, Default)]
 pub struct DensePicker {
-    /// Ids, latitudes, longitudes, timestamps, changesets, uids, user names.
+    /// Numbers of the nodes that are wanted.
+    wanted: Vec<u32>,
+    /// Ids, latitudes, longitudes, timestamps, changesets, uids, user names of these.
     sums: [Vec<i64>; 7],
     versions: Vec<u64>,
     visibles: Vec<u64>,
-    /// The block whose ids and locations are in the first three arrays already, lent by columns.
-    lent: Option<u64>,
+    /// Ids, latitudes and longitudes of all nodes, lent by columns, and of which block they are.
+    lent: [Vec<i64>; 3],
+    lender: Option<u64>,
 }
 
 impl DensePicker {
     /// Takes ids and locations that have been read from a block over, so that picking from the same block need not
     /// read them again. Leaves the columns in disorder.
     pub fn lend(&mut self, columns: &mut NodeColumns) {
-        self.lent = columns.source.take();
-        if self.lent.is_some() {
-            let [ids, lats, lons, ..] = &mut self.sums;
+        self.lender = columns.source.take();
+        if self.lender.is_some() {
+            let [ids, lats, lons] = &mut self.lent;
             std::mem::swap(ids, &mut columns.ids);
             std::mem::swap(lats, &mut columns.lats);
             std::mem::swap(lons, &mut columns.lons);
@@ -325,6 +310,43 @@ impl DensePicker {
         mut wants: impl FnMut(usize) -> bool,
         mut visit: impl FnMut(Node<'a>) -> Result<(), E>,
     ) -> Result<(), E> {
+        self.wanted.clear();
+        let numbers = (0u32..).zip(0..dense.count);
+        let wanted = numbers.filter(|(_, at)| wants(*at));
+        self.wanted.extend(wanted.map(|(number, _)| number));
+        if self.wanted.is_empty() {
+            return Ok(());
+        }
+        self.gather(dense).map_err(BlockError::from)?;
+        let [ids, lats, lons, timestamps, changesets, uids, user_sids] = &self.sums;
+        let mut tags = TagCursor::new(dense);
+        for (row, ((&id, &lat), &lon)) in ids.iter().zip(lats).zip(lons).enumerate() {
+            let fail = |e: BlockErrorKind| e.of(ElementId::new(Kind::Node, id));
+            let own_tags = tags.seek(self.wanted[row] as usize).map_err(BlockError::from)?;
+            skip_tags(&mut { own_tags }).map_err(fail)?;
+            let values = DenseRow {
+                version: self.versions.get(row).copied(),
+                timestamp: timestamps.get(row).copied(),
+                changeset: changesets.get(row).copied(),
+                uid: uids.get(row).copied(),
+                user_sid: user_sids.get(row).copied(),
+                visible: self.visibles.get(row).copied(),
+            };
+            visit(Node {
+                block: dense.block,
+                id,
+                lat,
+                lon,
+                has_location: true,
+                tags: RawTags::Dense(own_tags),
+                metadata: MetadataSource::Dense(values.metadata(dense.block).map_err(fail)?),
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Reads what the columns have of the wanted nodes.
+    fn gather(&mut self, dense: &DenseNodes<'_>) -> Result<(), WireError> {
         let info = dense.info.unwrap_or_default();
         let columns = [
             dense.ids,
@@ -335,51 +357,54 @@ impl DensePicker {
             info.uids,
             info.user_sids,
         ];
-        let lent = self.lent.take() == Some(dense.block.serial()) && self.sums[0].len() == dense.count;
-        for (sums, column) in self.sums.iter_mut().zip(columns).skip(if lent { 3 } else { 0 }) {
-            sums.clear();
-            column
-                .column()
-                .decode_deltas_into(sums)
-                .map_err(BlockError::from)?;
+        let lent = self.lender.take() == Some(dense.block.serial()) && self.lent[0].len() == dense.count;
+        for (number, (values, column)) in self.sums.iter_mut().zip(columns).enumerate() {
+            values.clear();
+            match self.lent.get(number).filter(|_| lent) {
+                Some(all) => values.extend(self.wanted.iter().map(|at| all[*at as usize])),
+                None => column
+                    .column()
+                    .gather_into(&self.wanted, values, |sum: i64, delta| {
+                        sum.wrapping_add(zigzag_decode(delta))
+                    })?,
+            }
         }
         for (values, column) in [
             (&mut self.versions, info.versions),
             (&mut self.visibles, info.visibles),
         ] {
             values.clear();
-            column
-                .decode_into(values, |value| value)
-                .map_err(BlockError::from)?;
-        }
-        let [ids, lats, lons, timestamps, changesets, uids, user_sids] = &self.sums;
-        let mut tags = dense.tags;
-        for (at, ((&id, &lat), &lon)) in ids.iter().zip(lats).zip(lons).enumerate() {
-            let fail = |e: BlockErrorKind| e.of(ElementId::new(Kind::Node, id));
-            let own_tags = tags;
-            skip_tags(&mut tags).map_err(fail)?;
-            if !wants(at) {
-                continue;
-            }
-            let row = DenseRow {
-                version: self.versions.get(at).copied(),
-                timestamp: timestamps.get(at).copied(),
-                changeset: changesets.get(at).copied(),
-                uid: uids.get(at).copied(),
-                user_sid: user_sids.get(at).copied(),
-                visible: self.visibles.get(at).copied(),
-            };
-            visit(Node {
-                block: dense.block,
-                id,
-                lat,
-                lon,
-                has_location: true,
-                tags: RawTags::Dense(own_tags),
-                metadata: MetadataSource::Dense(row.metadata(dense.block).map_err(fail)?),
-            })?;
+            column.gather_into(&self.wanted, values, |_, value| value)?;
         }
         Ok(())
+    }
+}
+
+/// Goes through the tags of dense nodes: nodes without any cost next to nothing.
+struct TagCursor<'a> {
+    tags: Varints<'a>,
+    /// The node whose tags come next.
+    at: usize,
+}
+
+impl<'a> TagCursor<'a> {
+    fn new(dense: &DenseNodes<'a>) -> Self {
+        TagCursor {
+            tags: dense.tags,
+            at: 0,
+        }
+    }
+
+    /// The tags of this node and all that follow. It does not lie before one that was sought before.
+    fn seek(&mut self, node: usize) -> Result<Varints<'a>, BlockErrorKind> {
+        while self.at < node && !self.tags.is_empty() {
+            self.at += self.tags.skip_zeros(node - self.at);
+            if self.at < node {
+                self.at += 1;
+                skip_tags(&mut self.tags)?;
+            }
+        }
+        Ok(self.tags)
     }
 }
 
@@ -449,11 +474,22 @@ impl NodeColumns {
             column.column().decode_deltas_into(values)?;
         }
         let scale = dense.block.scale();
-        let raw = self.lats.iter().zip(&self.lons);
-        for ((&lat, &lon), &id) in raw.zip(&self.ids[start..]) {
-            let location = scale.location(lat, lon);
-            self.locations
-                .push(location.map_err(|e| e.of(ElementId::new(Kind::Node, id)))?);
+        let raw = self.lats.iter().copied().zip(self.lons.iter().copied());
+        let mut plain = scale.is_plain();
+        if plain {
+            self.locations.extend(raw.clone().map(|(lat, lon)| {
+                let at = Location::new(lon as i32, lat as i32);
+                plain &= (i64::from(at.lat), i64::from(at.lon)) == (lat, lon);
+                (at.lat != i32::MAX || at.lon != i32::MAX).then_some(at)
+            }));
+        }
+        if !plain {
+            self.locations.truncate(start);
+            for ((lat, lon), &id) in raw.zip(&self.ids[start..]) {
+                let location = scale.location(lat, lon);
+                self.locations
+                    .push(location.map_err(|e| e.of(ElementId::new(Kind::Node, id)))?);
+            }
         }
         // A broken column ends early.
         self.locations.resize(self.ids.len(), None);

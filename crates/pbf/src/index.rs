@@ -86,6 +86,14 @@ impl IndexRecord {
 
     /// The record of a block, by reading ids, locations and counts, not strings.
     pub fn of(block: &Block) -> Result<IndexRecord, BlockError> {
+        IndexRecord::with_ways(block, |_| Ok(()))
+    }
+
+    /// The same for those who need something of each way, too.
+    pub(crate) fn with_ways<'a>(
+        block: &'a Block,
+        mut visit: impl FnMut(&Walked<'a>) -> Result<(), BlockError>,
+    ) -> Result<IndexRecord, BlockError> {
         let mut builder = IndexBuilder::default();
         for group in block.groups() {
             let mut items = group.items();
@@ -93,9 +101,13 @@ impl IndexRecord {
                 match item {
                     RawItem::Dense => builder.note_dense(block, &DenseNodes::parse(block, message)?)?,
                     RawItem::Node => builder.note_plain_node(&Node::parse(block, message)?)?,
-                    RawItem::Way => builder.note_facts(Kind::Way, &Facts::of(Kind::Way, message)?),
+                    RawItem::Way => {
+                        let way = Walked::of(Kind::Way, message)?;
+                        builder.note_facts(Kind::Way, &way.facts);
+                        visit(&way)?;
+                    }
                     RawItem::Relation => {
-                        builder.note_facts(Kind::Relation, &Facts::of(Kind::Relation, message)?);
+                        builder.note_facts(Kind::Relation, &Walked::of(Kind::Relation, message)?.facts);
                     }
                 }
             }
@@ -217,13 +229,31 @@ pub struct Facts {
     pub has_visibility: bool,
 }
 
-impl Facts {
-    /// Reads no more of a message than is needed: columns are counted, not decoded.
-    fn of(kind: Kind, message: &[u8]) -> Result<Facts, BlockError> {
+/// A way's or a relation's message of which no more was read than a record needs.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Walked<'a> {
+    pub facts: Facts,
+    /// The references of a way, not decoded.
+    pub refs: Varints<'a>,
+    /// Whether there is a field of a way's locations, be it an empty one.
+    pub location_field: bool,
+}
+
+impl<'a> Walked<'a> {
+    /// Columns are counted, not decoded.
+    fn of(kind: Kind, message: &'a [u8]) -> Result<Self, BlockError> {
         let (mut id, mut facts) = (None, Facts::default());
+        let (mut refs, mut location_field) = (Varints::default(), false);
         let counted = if kind == Kind::Way { 8 } else { 9 };
         let mut fields = Fields::new(message);
-        while let Some((number, value)) = fields.try_next()? {
+        loop {
+            let from_here = fields.rest();
+            let Some((number, value)) = fields.try_next()? else {
+                break;
+            };
+            if number == 8 && kind == Kind::Way {
+                refs.push(number, value, from_here)?;
+            }
             if let (2 | 3 | 8 | 9 | 10, Value::Bytes([.., 0x80..=0xff])) = (number, value) {
                 // The last varint of a column is cut off.
                 return Err(WireError::Truncated.into());
@@ -237,7 +267,10 @@ impl Facts {
                     facts.has_metadata = !info.is_empty();
                     facts.has_visibility = has_visible_field(info)?;
                 }
-                (9 | 10, value) if kind == Kind::Way => facts.has_locations |= value != Value::Bytes(&[]),
+                (9 | 10, value) if kind == Kind::Way => {
+                    location_field = true;
+                    facts.has_locations |= value != Value::Bytes(&[]);
+                }
                 (number, Value::Bytes(column)) if number == counted => {
                     facts.refs += count_varints(column) as u64;
                 }
@@ -246,7 +279,11 @@ impl Facts {
             }
         }
         facts.id = id.ok_or(BlockErrorKind::NoId)?;
-        Ok(facts)
+        Ok(Walked {
+            facts,
+            refs,
+            location_field,
+        })
     }
 }
 

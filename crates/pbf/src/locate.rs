@@ -5,63 +5,38 @@
 
 use osmill_model::{ElementId, Kind, Location};
 
-use crate::block::Block;
+use crate::block::{Block, RawItem};
 use crate::error::{BlockError, BlockErrorKind};
-use crate::wire::{Fields, Varints, WireError, write_bytes_field, write_deltas, write_varint};
-
-/// Writes blocks whose ways carry the locations of their nodes. Buffers are kept between blocks.
-#[derive(Debug, Default)]
-pub struct WayLocationSplicer {
-    group: Vec<u8>,
-    lats: Vec<u8>,
-    lons: Vec<u8>,
-}
-
-/// What is looked at of a way's message.
-struct Message<'a> {
-    bytes: &'a [u8],
-    id: i64,
-    refs: Varints<'a>,
-    /// Whether there is a field of locations, be it an empty one.
-    has_locations: bool,
-}
-
-impl<'a> Message<'a> {
-    fn walk(bytes: &'a [u8]) -> Result<Self, BlockError> {
-        let (mut id, mut refs, mut has_locations) = (None, Varints::default(), false);
-        let mut fields = Fields::new(bytes);
-        loop {
-            let from_here = fields.rest();
-            let Some((number, value)) = fields.try_next()? else {
-                break;
-            };
-            match number {
-                1 => id = Some(value.varint()? as i64),
-                8 => refs.push(number, value, from_here)?,
-                9 | 10 => has_locations = true,
-                _ => {}
-            }
-        }
-        Ok(Message {
-            bytes,
-            id: id.ok_or(BlockErrorKind::NoId)?,
-            refs,
-            has_locations,
-        })
-    }
-}
+use crate::index::IndexRecord;
+use crate::wire::{
+    Fields, Varints, WireError, bytes_field_len, write_bytes_field, write_deltas, write_packed_field,
+    write_varint,
+};
 
 impl Block {
     /// Appends the node references of all ways of the block, in their order.
     pub fn way_refs_into(&self, refs: &mut Vec<i64>) -> Result<(), BlockError> {
         for group in self.groups() {
-            let mut fields = Fields::new(group.data());
-            while let Some((number, value)) = fields.try_next()? {
-                if number == 3 {
-                    let way = Message::walk(value.bytes()?)?;
-                    let failed = |e: WireError| BlockErrorKind::from(e).of(ElementId::new(Kind::Way, way.id));
-                    way.refs.decode_deltas_into(refs).map_err(failed)?;
+            let mut items = group.items();
+            while let Some((item, message)) = items.try_next_raw()? {
+                if item != RawItem::Way {
+                    continue;
                 }
+                let (mut id, mut own) = (None, Varints::default());
+                let mut fields = Fields::new(message);
+                loop {
+                    let from_here = fields.rest();
+                    let Some((number, value)) = fields.try_next()? else {
+                        break;
+                    };
+                    match number {
+                        1 => id = Some(value.varint()? as i64),
+                        8 => own.push(number, value, from_here)?,
+                        _ => {}
+                    }
+                }
+                let id = id.ok_or(BlockErrorKind::NoId)?;
+                own.decode_deltas_into(refs).map_err(|e| of_way(e, id))?;
             }
         }
         Ok(())
@@ -73,107 +48,125 @@ impl Block {
     }
 }
 
+fn of_way(error: WireError, id: i64) -> BlockError {
+    BlockErrorKind::from(error).of(ElementId::new(Kind::Way, id))
+}
+
+/// Writes blocks whose ways carry the locations of their nodes. Buffers are kept between blocks.
+#[derive(Debug, Default)]
+pub struct WayLocationSplicer {
+    /// Of each way of the block that was read last the number of references, and whether it has a field of locations.
+    ways: Vec<(u32, bool)>,
+    /// Which block that was.
+    serial: Option<u64>,
+    group: Vec<u8>,
+    columns: Vec<u8>,
+}
+
 impl WayLocationSplicer {
-    /// Appends to `out` the block with these locations on its ways. `locations` has one entry for each
-    /// reference of each way, as [`Block::way_refs_into`] gives them; locations that were there are replaced.
+    /// Reads a block: appends the node references of all ways, in their order, and gives the block's record.
+    pub fn read(&mut self, block: &Block, refs: &mut Vec<i64>) -> Result<IndexRecord, BlockError> {
+        let WayLocationSplicer { ways, serial, .. } = self;
+        ways.clear();
+        *serial = None;
+        let record = IndexRecord::with_ways(block, |way| {
+            let before = refs.len();
+            way.refs
+                .decode_deltas_into(refs)
+                .map_err(|e| of_way(e, way.facts.id))?;
+            ways.push(((refs.len() - before) as u32, way.location_field));
+            Ok(())
+        })?;
+        *serial = Some(block.serial());
+        Ok(record)
+    }
+
+    /// Appends to `out` the block that was read last with these locations on its ways. `locations` has one entry
+    /// for each reference that [`WayLocationSplicer::read`] found; locations that were there are replaced.
     ///
     /// O(bytes of the block).
     ///
     /// # Panics
     ///
-    /// If the block's coordinates are not plain ([`Block::has_plain_coordinates`]), or `locations` has another
-    /// length than the ways have references.
+    /// If another block was read last, the block's coordinates are not plain ([`Block::has_plain_coordinates`]), or
+    /// `locations` has another length than the ways have references.
     pub fn splice(
         &mut self,
         block: &Block,
         locations: &[Option<Location>],
         out: &mut Vec<u8>,
     ) -> Result<(), BlockError> {
+        assert_eq!(self.serial, Some(block.serial()), "the block was read last");
         assert!(block.has_plain_coordinates(), "the block's own units are in use");
-        let mut rest = locations;
+        let WayLocationSplicer {
+            ways, group, columns, ..
+        } = self;
+        let (mut ways, mut rest) = (ways.iter(), locations);
         block.frame_fields(|bytes| out.extend_from_slice(bytes))?;
-        for group in block.groups() {
-            self.group.clear();
-            let mut fields = Fields::new(group.data());
+        for source in block.groups() {
+            group.clear();
+            let mut fields = Fields::new(source.data());
             loop {
                 let from_here = fields.rest();
                 let Some((number, value)) = fields.try_next()? else {
                     break;
                 };
-                if number == 3 {
-                    let way = Message::walk(value.bytes()?)?;
-                    let own;
-                    (own, rest) = rest.split_at(way.refs.count());
-                    self.put_way(&way, own)?;
+                if number != 3 {
+                    group.extend_from_slice(&from_here[..from_here.len() - fields.rest().len()]);
+                    continue;
+                }
+                let message = value.bytes()?;
+                let (refs, location_field) = ways.next().copied().unwrap_or_default();
+                let own;
+                (own, rest) = rest.split_at(refs as usize);
+                if location_field {
+                    put_way(&without_locations(message)?, own, columns, group);
                 } else {
-                    self.group
-                        .extend_from_slice(&from_here[..from_here.len() - fields.rest().len()]);
+                    put_way(message, own, columns, group);
                 }
             }
-            write_bytes_field(out, 2, &self.group);
+            write_bytes_field(out, 2, group);
         }
         assert!(rest.is_empty(), "one location for each reference");
         Ok(())
     }
+}
 
-    /// Appends the way as a field of the group.
-    fn put_way(&mut self, way: &Message<'_>, locations: &[Option<Location>]) -> Result<(), BlockError> {
-        let message = way.bytes;
-        self.lats.clear();
-        self.lons.clear();
-        let nowhere = Location::new(i32::MAX, i32::MAX);
-        let locations = locations.iter().map(|at| at.unwrap_or(nowhere));
-        write_deltas(&mut self.lats, 0, locations.clone().map(|at| i64::from(at.lat)));
-        write_deltas(&mut self.lons, 0, locations.map(|at| i64::from(at.lon)));
-        let columns = [(9, &self.lats), (10, &self.lons)].map(|(field, column)| {
-            let len = column.len();
-            // One byte for the key, the length, the column; nothing for an empty one.
-            (
-                field,
-                column,
-                if len == 0 {
-                    0
-                } else {
-                    1 + varint_len(len as u64) + len
-                },
-            )
-        });
-        let added = columns.iter().map(|(_, _, len)| len).sum::<usize>();
-        let group = &mut self.group;
-        let mut put_head = |len: usize| {
-            write_varint(group, 3 << 3 | 2);
-            write_varint(group, (len + added) as u64);
+/// A way's message without fields 9 and 10.
+fn without_locations(message: &[u8]) -> Result<Vec<u8>, WireError> {
+    let mut kept = Vec::with_capacity(message.len());
+    let mut fields = Fields::new(message);
+    loop {
+        let from_here = fields.rest();
+        let Some((number, _)) = fields.try_next()? else {
+            return Ok(kept);
         };
-        if way.has_locations {
-            let mut kept = Vec::with_capacity(message.len());
-            let mut fields = Fields::new(message);
-            loop {
-                let from_here = fields.rest();
-                let Some((number, _)) = fields.try_next()? else {
-                    break;
-                };
-                if number != 9 && number != 10 {
-                    kept.extend_from_slice(&from_here[..from_here.len() - fields.rest().len()]);
-                }
-            }
-            put_head(kept.len());
-            group.extend_from_slice(&kept);
-        } else {
-            put_head(message.len());
-            group.extend_from_slice(message);
+        if number != 9 && number != 10 {
+            kept.extend_from_slice(&from_here[..from_here.len() - fields.rest().len()]);
         }
-        for (field, column, len) in columns {
-            if len > 0 {
-                write_bytes_field(group, field, column);
-            }
-        }
-        Ok(())
     }
 }
 
-/// Bytes of a varint.
-fn varint_len(value: u64) -> usize {
-    (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
+/// Appends a way as a field of its group. `columns` is for its columns of coordinates.
+fn put_way(message: &[u8], locations: &[Option<Location>], columns: &mut Vec<u8>, group: &mut Vec<u8>) {
+    let nowhere = Location::new(i32::MAX, i32::MAX);
+    let locations = locations.iter().map(|at| at.unwrap_or(nowhere));
+    columns.clear();
+    write_deltas(columns, 0, locations.clone().map(|at| i64::from(at.lat)));
+    let (lats, lons) = {
+        let len = columns.len();
+        write_deltas(columns, 0, locations.map(|at| i64::from(at.lon)));
+        columns.split_at(len)
+    };
+    let len = |column: &[u8]| match column.len() {
+        0 => 0,
+        len => bytes_field_len(len),
+    };
+    write_varint(group, 3 << 3 | 2);
+    write_varint(group, (message.len() + len(lats) + len(lons)) as u64);
+    group.extend_from_slice(message);
+    write_packed_field(group, 9, lats);
+    write_packed_field(group, 10, lons);
 }
 
 #[cfg(test)]
@@ -183,17 +176,6 @@ mod tests {
     use crate::wire::write_varint_field;
     use osmill_model::{Metadata, Tag};
     use proptest::prelude::*;
-
-    #[test]
-    fn lengths_of_varints() {
-        for shift in 0..64 {
-            for value in [1u64 << shift, (1 << shift) - 1, u64::MAX >> shift] {
-                let mut bytes = Vec::new();
-                write_varint(&mut bytes, value);
-                assert_eq!(varint_len(value), bytes.len(), "{value}");
-            }
-        }
-    }
 
     #[test]
     fn unknown_fields_stay_and_old_locations_go() {
@@ -210,11 +192,11 @@ mod tests {
         write_bytes_field(&mut data, 2, &group);
         write_bytes_field(&mut data, 55, b"block");
         let block = Block::parse(data).unwrap();
-        let mut out = Vec::new();
+        let (mut out, mut refs) = (Vec::new(), Vec::new());
         let locations = [Some(Location::new(-1, 1)), None];
-        WayLocationSplicer::default()
-            .splice(&block, &locations, &mut out)
-            .unwrap();
+        let mut splicer = WayLocationSplicer::default();
+        splicer.read(&block, &mut refs).unwrap();
+        splicer.splice(&block, &locations, &mut out).unwrap();
         for kept in [&b"kept"[..], b"group", b"block"] {
             assert!(out.windows(kept.len()).any(|w| w == kept));
         }
@@ -255,8 +237,11 @@ mod tests {
             block.way_refs_into(&mut refs).unwrap();
             prop_assert_eq!(&refs, &all_refs);
 
-            let mut spliced = Vec::new();
-            WayLocationSplicer::default().splice(&block, &locations, &mut spliced).unwrap();
+            let (mut spliced, mut splicer) = (Vec::new(), WayLocationSplicer::default());
+            refs.clear();
+            splicer.read(&block, &mut refs).unwrap();
+            prop_assert_eq!(&refs, &all_refs);
+            splicer.splice(&block, &locations, &mut spliced).unwrap();
             let mut rest = locations.iter().copied();
             for element in block.elements() {
                 let crate::Element::Way(way) = element.unwrap() else { unreachable!() };

@@ -456,8 +456,58 @@ impl<'a> Varints<'a> {
         Ok(())
     }
 
+    /// Appends to `out` what `next` makes of the numbers up to each of these places, which are counted from 0 and
+    /// ascend. `next` has what it made of the numbers before, and the number. Nothing is appended if there is no
+    /// number.
+    ///
+    /// O(bytes), and several times faster than [`Varints::decode_into`] where few places are asked for.
+    ///
+    /// # Panics
+    ///
+    /// If the places do not ascend.
+    pub fn gather_into<T: Copy + Default>(
+        self,
+        places: &[u32],
+        out: &mut Vec<T>,
+        mut next: impl FnMut(T, u64) -> T,
+    ) -> Result<(), WireError> {
+        let Some(first) = places.first().filter(|_| !self.is_empty()) else {
+            return Ok(());
+        };
+        // There are fewer numbers than this in a block.
+        const NEVER: u32 = u32::MAX;
+        let mut gaps = places.windows(2).map(|pair| pair[1] - pair[0] - 1);
+        self.fold((T::default(), *first), |(value, gap), number| {
+            let value = next(value, number);
+            if gap > 0 {
+                return (value, gap - 1);
+            }
+            out.push(value);
+            (value, gaps.next().unwrap_or(NEVER))
+        })?;
+        Ok(())
+    }
+
+    /// Moves past at most `most` numbers that are 0, and gives how many. It stops before one that is not, or that
+    /// is padded.
+    pub(crate) fn skip_zeros(&mut self, most: usize) -> usize {
+        let mut skipped = 0;
+        loop {
+            let zeros = leading_zeros(&self.chunk[..self.chunk.len().min(most - skipped)]);
+            self.chunk = &self.chunk[zeros..];
+            skipped += zeros;
+            if !self.chunk.is_empty() || skipped == most || self.more.is_empty() || !self.refill() {
+                return skipped;
+            }
+        }
+    }
+
     /// Appends the running sums of the zigzag-coded numbers to `out`.
     pub fn decode_deltas_into(self, out: &mut Vec<i64>) -> Result<(), WireError> {
+        if self.chunk.len() <= SHORT && self.more.is_empty() {
+            out.reserve(self.chunk.len());
+            return self.for_each_sum(|value| out.push(value));
+        }
         let start = out.len();
         out.resize(start + self.count(), 0);
         let slots = &mut out[start..];
@@ -470,6 +520,9 @@ impl<'a> Varints<'a> {
         Ok(())
     }
 }
+
+/// Bytes of a column that is not worth counting before it is decoded.
+const SHORT: usize = 64;
 
 /// The bytes of the value of a varint field whose key begins at `from_here`.
 fn single<'a>(value: Value<'a>, from_here: &'a [u8]) -> Result<&'a [u8], WireError> {
@@ -486,6 +539,19 @@ fn value_is_column(value: Value<'_>) -> Result<(), WireError> {
         Value::Varint(_) | Value::Bytes(_) => Ok(()),
         other => Err(WireError::WireType(other.wire_type())),
     }
+}
+
+/// How many bytes before the first that is not 0.
+fn leading_zeros(bytes: &[u8]) -> usize {
+    let (words, tail) = bytes.as_chunks::<8>();
+    for (i, word) in words.iter().enumerate() {
+        let word = u64::from_le_bytes(*word);
+        if word != 0 {
+            return 8 * i + word.trailing_zeros() as usize / 8;
+        }
+    }
+    let rest = tail.iter().position(|byte| *byte != 0);
+    bytes.len() - tail.len() + rest.unwrap_or(tail.len())
 }
 
 /// How many varints end in these bytes.
@@ -656,6 +722,29 @@ mod tests {
             let mut decoded = Vec::new();
             column.decode_deltas_into(&mut decoded).unwrap();
             prop_assert_eq!(decoded, values);
+        }
+
+        #[test]
+        fn some_of_a_column(
+            values in proptest::collection::vec((prop_oneof![Just(0i64), any::<i64>()], any::<bool>()), 0..200),
+        ) {
+            let mut bytes = Vec::new();
+            values.iter().for_each(|(value, _)| write_sint(&mut bytes, *value));
+            let numbered = (0u32..).zip(&values);
+            let places: Vec<u32> = numbered.filter(|(_, (_, wanted))| *wanted).map(|(at, _)| at).collect();
+            let mut found = Vec::new();
+            let add = |sum: i64, number| sum.wrapping_add(zigzag_decode(number));
+            Varints::packed(&bytes).gather_into(&places, &mut found, add).unwrap();
+            let mut sums = Vec::new();
+            Varints::packed(&bytes).decode_deltas_into(&mut sums).unwrap();
+            prop_assert_eq!(found, places.iter().map(|at| sums[*at as usize]).collect::<Vec<_>>());
+
+            let zeros = values.iter().take_while(|(value, _)| *value == 0).count();
+            for most in [0, 1, 7, 8, 200] {
+                let mut column = Varints::packed(&bytes);
+                prop_assert_eq!(column.skip_zeros(most), zeros.min(most));
+                prop_assert_eq!(column.count(), values.len() - zeros.min(most));
+            }
         }
 
         #[test]

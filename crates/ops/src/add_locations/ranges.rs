@@ -1,7 +1,9 @@
 //! How many ranges of ids are done one after the other, and where they are cut.
 //!
 //! What a range costs is estimated from blobs that are read as a sample, spread evenly over those with nodes:
-//! the bytes of the table (the locations, the words and pages of ids), and what it takes besides while it is filled. A sampled
+//! the bytes of the table (the locations, the words and pages of ids), and what it takes besides while it is filled.
+//! What the command takes whatever the ranges are, its code, its plan and the workers' buffers, comes off the budget first;
+//! a quarter of the budget is left to the table in any case, so that there is an end. A sampled
 //! blob stands for those up to the next one, by their nodes or bytes. In a sorted file their nodes are taken to be spread evenly over
 //! the ids up to the next sample; in others the ids of the sample stand for all.
 
@@ -26,6 +28,24 @@ const PAGE: f64 = 40.0;
 /// Bytes of a node more than those, while a table is filled out of order.
 const SCATTERED: f64 = 12.0;
 
+/// Bytes that are in use before the work begins, and of what is gathered and written by all workers together.
+const FIXED: u64 = 20 << 20;
+/// Bytes of a blob in the plan and its parts, with the index of its streams.
+const PLANNED: u64 = 512;
+/// Bytes of a worker's buffers that do not depend on the blobs, and as a multiple of the largest of these: its
+/// uncompressed bytes, columns of nodes or references and their locations, and what is made of them.
+const WORKER: (u64, u64) = (4 << 20, 16);
+
+/// Bytes that are left for a table.
+fn for_table(job: &Job, parts: &Parts) -> f64 {
+    let blobs = || parts.nodes.iter().chain(&parts.ways);
+    let largest = blobs().map(|blob| u64::from(blob.data_size)).max().unwrap_or(0);
+    let workers = job.options().threads as u64 * (WORKER.0 + WORKER.1 * largest);
+    let memory = job.options().memory;
+    let besides = FIXED + PLANNED * blobs().count() as u64 + workers;
+    memory.saturating_sub(besides).max(memory / 4) as f64
+}
+
 /// A sampled blob.
 struct Sample {
     /// Its ids in their order; first and last one only, if the file is sorted.
@@ -38,7 +58,7 @@ struct Sample {
 
 /// Cuts the ids into ranges each of which fits in the job's memory.
 pub(super) fn cut(job: &Job, input: &Input, parts: &Parts) -> Result<Vec<IdRange>> {
-    let memory = job.options().memory as f64;
+    let memory = for_table(job, parts);
     // A node takes more than this in any file.
     let bytes: u64 = parts.nodes.iter().map(|blob| u64::from(blob.data_size)).sum();
     if bytes as f64 * 8.0 < memory {

@@ -91,26 +91,30 @@ pub(super) fn encode_all(out: &mut Vec<u8>, values: impl Iterator<Item = u64>) {
 
 #[inline(always)]
 fn encode_with<S: Steps>(out: &mut Vec<u8>, values: impl Iterator<Item = u64>) {
-    let mut stage = [0u8; 512];
-    let mut len = 0;
+    /// Bytes to make room for at a time.
+    const ROOM: usize = 256;
+    let mut len = out.len();
     for value in values {
-        if value >> 56 != 0 || len + 8 > stage.len() {
-            out.extend_from_slice(&stage[..len]);
-            len = 0;
-        }
-        if value >> 56 != 0 {
-            write_varint(out, value);
-            continue;
+        if value >> 56 != 0 || out.capacity() - len < 8 {
+            // SAFETY: so many bytes have been written.
+            unsafe { out.set_len(len) };
+            if value >> 56 != 0 {
+                write_varint(out, value);
+                len = out.len();
+                continue;
+            }
+            out.reserve(ROOM);
         }
         // The number of sevens is that of bits divided by seven, rounded up.
         let bytes = ((64 - (value | 1).leading_zeros()) * 37 + 222) >> 8;
         let more = 0x0080_8080_8080_8080 & ((1 << (8 * (bytes - 1))) - 1);
-        if let Some(word) = stage[len..].first_chunk_mut::<8>() {
-            *word = (S::sevens(value) | more).to_le_bytes();
-        }
+        let word = (S::sevens(value) | more).to_le_bytes();
+        // SAFETY: there is room for eight bytes behind the first `len`.
+        unsafe { out.as_mut_ptr().add(len).cast::<[u8; 8]>().write_unaligned(word) };
         len += bytes as usize;
     }
-    out.extend_from_slice(&stage[..len]);
+    // SAFETY: so many bytes have been written.
+    unsafe { out.set_len(len) };
 }
 
 /// Folds the numbers of a packed column. What is folded travels by value, so that it stays in registers. With
