@@ -1,5 +1,6 @@
 //! A record as a page: tables in Markdown, pictures beside them.
 
+mod programs;
 mod scaling;
 
 use std::collections::BTreeMap;
@@ -11,7 +12,7 @@ use serde_json::Value;
 
 use crate::plot::{self, Axes, Bar, Curve, Panel, Scale};
 use crate::record::{Arm, Outcome, Record, Row};
-use crate::{program, stats};
+use crate::stats;
 
 /// A page that cannot be written.
 #[derive(Debug, thiserror::Error)]
@@ -66,7 +67,15 @@ pub fn write(record: &Record, folder: &Path) -> Result<PathBuf, ReportError> {
         page.push_str(&phases(&rows));
     }
     if !record.programs.is_empty() {
-        let (text, picture) = programs(record);
+        for growth in programs::growth(record) {
+            put(&format!("{}.svg", growth.file), &growth.picture)?;
+            let _ = write!(
+                page,
+                "## {}\n\n![{}]({}.svg)\n\n",
+                growth.title, growth.title, growth.file
+            );
+        }
+        let (text, picture) = programs::costs(record);
         put("programs.svg", &picture)?;
         let _ = write!(
             page,
@@ -477,73 +486,6 @@ fn cell(value: &Value) -> String {
         Value::Null => String::new(),
         other => other.to_string().replace('|', "\\|"),
     }
-}
-
-fn programs(record: &Record) -> (String, String) {
-    let mut names: Vec<(bool, String)> = Vec::new();
-    // Rows with their threads, in which arms with their sizes have costs.
-    type Costs = BTreeMap<(String, u64), Vec<f64>>;
-    let mut costs: BTreeMap<(String, u64), Costs> = BTreeMap::new();
-    for result in &record.programs {
-        let (row, arm, n, threads) = program::key(&result.line);
-        let name = (program::is_peer(&result.line), arm.clone());
-        if !names.contains(&name) {
-            names.push(name);
-        }
-        let row = format!("{}/{row}", result.program);
-        let entry = costs
-            .entry((row, threads))
-            .or_default()
-            .entry((arm, n))
-            .or_default();
-        entry.extend(program::cost(&result.line));
-    }
-    names.sort_by_key(|(peer, _)| *peer);
-    let names: Vec<String> = names.into_iter().map(|(_, name)| name).collect();
-    let mut text =
-        String::from("| row | threads | n | arm | cost | repeats |\n| --- | --- | --- | --- | --- | --- |\n");
-    let mut panels = Vec::new();
-    for ((row, threads), arms) in &costs {
-        let mut curves = Vec::new();
-        for (index, name) in names.iter().enumerate() {
-            let mut points = Vec::new();
-            for ((_, n), values) in arms.iter().filter(|((arm, _), _)| arm == name) {
-                let Some(cost) = stats::median(values) else {
-                    continue;
-                };
-                let band = stats::noise_band(values)
-                    .map_or(String::new(), |band| format!(" ±{:.0} %", band * 100.0));
-                let _ = writeln!(
-                    text,
-                    "| {row} | {threads} | {} | {name} | {cost:.2}{band} | {} |",
-                    plot::short(*n as f64),
-                    values.len()
-                );
-                points.push((*n as f64, cost));
-            }
-            if !points.is_empty() {
-                curves.push(Curve {
-                    series: index,
-                    points,
-                    note: String::new(),
-                });
-            }
-        }
-        panels.push(Panel {
-            title: format!("{row}, {threads} thread(s)"),
-            curves,
-        });
-    }
-    text.push_str("\nCost: ns an operation (or seconds, or bytes a key, where the program gives those).\n");
-    let axes = Axes {
-        x: "n",
-        y: "cost",
-        x_scale: Scale::Logarithmic,
-        y_scale: Scale::Logarithmic,
-        dots: true,
-    };
-    let picture = plot::panels("In-process figures: cost over size", &names, &axes, &panels);
-    (text, picture)
 }
 
 /// Rows without figures, with their reasons.

@@ -5,11 +5,12 @@
 //! Elsewhere each extent stands for itself: it splits evenly when it overflows, and takes in its right neighbour when removals leave it
 //! under 35 %.
 
-use crate::codec::{Encoded, Rows};
+use crate::codec::{Encoded, Encoding, Page, Rows, bitmap};
 use crate::core::Core;
 use crate::error::Result;
 use crate::node::{CHANGED, Entry, NOWHERE};
-use crate::store::{ReadAhead, Store};
+use crate::store::Store;
+use crate::transfer::ReadAhead;
 use crate::tree::range_of;
 use std::collections::VecDeque;
 
@@ -36,6 +37,18 @@ pub struct Applied {
     pub removed: u64,
     /// Removals of keys that were not there.
     pub absent: u64,
+}
+
+impl Applied {
+    /// The count of operations that found the key, or not, and put or remove it.
+    fn outcome(&mut self, known: bool, remove: bool) -> &mut u64 {
+        match (known, remove) {
+            (false, false) => &mut self.inserted,
+            (true, false) => &mut self.replaced,
+            (true, true) => &mut self.removed,
+            (false, true) => &mut self.absent,
+        }
+    }
 }
 
 /// Called with the place of an operation in its batch and the value before it.
@@ -202,7 +215,7 @@ impl Core {
         loop {
             // At least two leaves ahead, so that reading does not pause between them.
             while planned
-                && (chunks.len() < 2 || (ahead.pending < store.window && chunks.len() < store.window))
+                && (chunks.len() < 2 || (ahead.pending() < store.window && chunks.len() < store.window))
             {
                 match planner.next(self, ops, ops.is_empty())? {
                     Some(chunk) => {
@@ -217,7 +230,6 @@ impl Core {
                 }
             }
             let Some(chunk) = chunks.pop_front() else { break };
-            ahead.pump(!planned)?;
             self.process(&mut batch, &mut ahead, chunk)?;
             done += 1;
             if done % 16 == 0 {
@@ -235,7 +247,7 @@ impl Core {
 
     /// Writes changed nodes and lets go of them when the directory outgrows its share of the budget.
     fn relieve_directory(&mut self) -> Result<()> {
-        if self.tree.memory().0 > self.budget.directory {
+        if self.tree.footprint().bytes > self.budget.directory {
             self.settle_nodes()?;
             self.nodes_settled = true;
             self.tree.unpin(self.budget.directory * 3 / 4);
@@ -243,26 +255,63 @@ impl Core {
         Ok(())
     }
 
-    /// Takes the rows of an extent into `batch.source`.
-    fn take_source(&mut self, batch: &mut Batch<'_>, ahead: &mut ReadAhead<'_>, entry: &Entry) -> Result<()> {
+    /// Takes the rows of an extent into `batch.source`. With `alone` a bitmap that reaches all its operations goes to `batch.out.payload` as it is; its
+    /// number of keys is returned.
+    fn take_source(
+        &mut self,
+        batch: &mut Batch<'_>,
+        ahead: &mut ReadAhead<'_>,
+        item: &Item,
+        alone: bool,
+    ) -> Result<Option<usize>> {
         batch.source.clear();
+        let entry = &item.entry;
         if entry.loc == NOWHERE {
-            return Ok(());
+            return Ok(None);
         }
+        let ops = if alone {
+            Some(&batch.ops[item.ops.clone()])
+        } else {
+            None
+        };
         if entry.loc & CHANGED != 0 {
-            self.dirty.take(entry.loc & !CHANGED, &mut batch.source);
             batch.out.keep = true;
-            return Ok(());
+            let slot = entry.loc & !CHANGED;
+            let bits = ops.and_then(|ops| take_bitmap(&self.dirty.page(slot), ops, &mut batch.out.payload));
+            match bits {
+                Some(_) => self.dirty.forget(slot),
+                None => self.dirty.take(slot, &mut batch.source),
+            };
+            return Ok(bits);
         }
         let store: &Store = &self.store;
-        let source = &mut batch.source;
-        ahead.next(|block, bytes, _| {
+        let bits = ahead.next(|block, bytes, _| {
             let page = store.page(block, bytes)?;
-            page.decode(source).map_err(|why| store.corrupt(block, why))
+            let bits = ops.and_then(|ops| take_bitmap(&page, ops, &mut batch.out.payload));
+            if bits.is_none() {
+                let decoded = page.decode(&mut batch.source);
+                decoded.map_err(|why| store.corrupt(block, why))?;
+            }
+            Ok(bits)
         })??;
         batch.out.keep = self.store.pool.remove(entry.loc);
         self.space.free((entry.loc, 1));
-        Ok(())
+        Ok(bits)
+    }
+
+    /// Changes the bitmap in `batch.out.payload` and writes it, if it is worth one still; else its rows are in `batch.source` after that.
+    fn write_bitmap(&mut self, batch: &mut Batch<'_>, item: &Item, count: usize) -> Result<bool> {
+        let count = batch.change_bitmap(item.ops.clone(), count);
+        let payload = &batch.out.payload;
+        let Some(e) = bitmap::finish(payload, count).filter(|e| e.used >= SHORT) else {
+            let page = Page::of_bitmap(&self.store.shape, payload, count);
+            let decoded = page.decode(&mut batch.source);
+            decoded.map_err(|why| self.store.corrupt(item.entry.loc, why))?;
+            return Ok(false);
+        };
+        self.write_one(&mut batch.out, e, item.high)?;
+        self.replace_range(&mut batch.out, item.low, item.high)?;
+        Ok(true)
     }
 
     fn process(&mut self, batch: &mut Batch<'_>, ahead: &mut ReadAhead<'_>, chunk: Chunk) -> Result<()> {
@@ -271,11 +320,24 @@ impl Core {
         let (leaf_low, leaf_high) = (first.low, chunk.high);
         batch.out.low = first.low;
         let last = chunk.items.len() - 1;
+        // Rows of so many bytes may be short once they are encoded.
+        let scarce = if self.encoding() == Encoding::Raw {
+            SHORT
+        } else {
+            4 * SHORT
+        };
         for (i, item) in chunk.items.iter().enumerate() {
-            self.take_source(batch, ahead, &item.entry)?;
-            let old_last = batch.source.keys.last().copied();
             let removed = batch.applied.removed;
-            batch.merge(item.ops.clone(), w);
+            let alone = !chunk.stream && batch.out.waiting() == 0;
+            let bits = self.take_source(batch, ahead, item, alone)?;
+            if let Some(count) = bits
+                && self.write_bitmap(batch, item, count)?
+            {
+                batch.out.low = chunk.items.get(i + 1).map_or(0, |next| next.low);
+                continue;
+            }
+            let old_last = batch.source.keys.last().copied();
+            batch.merge(if bits.is_some() { 0..0 } else { item.ops.clone() }, w);
             if chunk.stream {
                 if batch.out.waiting() > 2 * batch.out.typical.max(32) {
                     self.write_full(&mut batch.out, FILL)?;
@@ -284,7 +346,7 @@ impl Core {
             }
             let mut high = item.high;
             // Removals one by one are not seen here when their extent is written, so few rows are a hint too.
-            let few = batch.out.waiting() * (8 + w) < if batch.ops.is_empty() { 4 * SHORT } else { 1 };
+            let few = batch.ops.is_empty() && batch.out.waiting() * (8 + w) < scarce;
             if batch.applied.removed > removed || few {
                 let e = self.encode(&mut batch.out, CAPACITY);
                 if e.count == batch.out.waiting() && e.used < SHORT {
@@ -308,9 +370,7 @@ impl Core {
             }
             self.write_rest(&mut batch.out, high)?;
             self.replace_range(&mut batch.out, low, high)?;
-            if i < last {
-                batch.out.low = chunk.items[i + 1].low;
-            }
+            batch.out.low = chunk.items.get(i + 1).map_or(0, |next| next.low);
         }
         if chunk.stream {
             self.write_full(&mut batch.out, FILL)?;
@@ -454,7 +514,33 @@ impl Out {
     }
 }
 
+/// Copies a bitmap that reaches all operations; returns its number of keys.
+fn take_bitmap(page: &Page<'_>, ops: &[Op], payload: &mut [u8]) -> Option<usize> {
+    page.bitmap()?;
+    bitmap::copy(page, payload)?;
+    let reached = |op: Option<&Op>| op.is_none_or(|op| bitmap::place(payload, op.key).is_some());
+    (reached(ops.first()) && reached(ops.last())).then(|| page.count())
+}
+
 impl Batch<'_> {
+    /// Applies operations to the bitmap of `count` keys in `out.payload`; returns its new number of keys.
+    fn change_bitmap(&mut self, ops: std::ops::Range<usize>, mut count: usize) -> usize {
+        for op in &self.ops[ops] {
+            let payload = &mut self.out.payload;
+            let bit = bitmap::place(payload, op.key).expect("all operations are within reach");
+            let (known, remove) = (bitmap::holds(payload, bit), op.seq & REMOVE != 0);
+            if let Some(on_old) = &mut self.on_old {
+                on_old(op.seq & !REMOVE, known.then_some(&[]));
+            }
+            *self.applied.outcome(known, remove) += 1;
+            if known == remove {
+                bitmap::flip(payload, bit);
+                count = if remove { count - 1 } else { count + 1 };
+            }
+        }
+        count
+    }
+
     /// Merges the source extent with its operations, behind what `out` holds.
     fn merge(&mut self, ops: std::ops::Range<usize>, w: usize) {
         let Self {
@@ -490,22 +576,9 @@ impl Batch<'_> {
                 if let Some(on_old) = on_old {
                     on_old(place, value);
                 }
-                let known = value.is_some();
-                if op.seq & REMOVE != 0 {
-                    *(if known {
-                        &mut applied.removed
-                    } else {
-                        &mut applied.absent
-                    }) += 1;
-                    value = None;
-                } else {
-                    *(if known {
-                        &mut applied.replaced
-                    } else {
-                        &mut applied.inserted
-                    }) += 1;
-                    value = Some(&self.vals[place as usize * w..(place as usize + 1) * w]);
-                }
+                let remove = op.seq & REMOVE != 0;
+                *applied.outcome(value.is_some(), remove) += 1;
+                value = (!remove).then(|| &self.vals[place as usize * w..(place as usize + 1) * w]);
             }
             if let Some(value) = value {
                 rows.keys.push(key);

@@ -10,7 +10,7 @@ use std::ptr::NonNull;
 pub const BLOCK: usize = 4096;
 
 /// From this many blocks on a buffer is a mapping.
-const MAPPED: usize = 16;
+const MAPPED: usize = 8;
 /// From this many blocks on a mapping is laid out for huge pages: random reads of a large pool otherwise wait for page tables.
 pub const HUGE: usize = (2 << 20) / BLOCK;
 
@@ -112,6 +112,11 @@ impl AlignedBuf {
     /// Length in blocks.
     pub fn blocks(&self) -> usize {
         self.blocks
+    }
+
+    /// Blocks of memory that a buffer of `blocks` takes: in the heap one more goes to its alignment.
+    pub(crate) const fn footprint(blocks: usize) -> usize {
+        if blocks < MAPPED { blocks + 1 } else { blocks }
     }
 }
 

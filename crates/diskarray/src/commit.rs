@@ -7,6 +7,7 @@ use crate::log::{MAX_METADATA, RecordBuilder, RecordKind, Superblock, places};
 use crate::node::{NODE_BLOCKS, NODE_BYTES, NOWHERE, Node};
 use crate::options::Durability;
 use crate::space::{Run, SEGMENT};
+use crate::store::{Loan, Store};
 use crate::tree::Tree;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -46,7 +47,7 @@ impl Core {
         } else if !(durability == Durability::Logged && !self.readers() && self.commit_logged(metadata)?) {
             self.spill()?;
             match self.delta(metadata)? {
-                Some(record) => {
+                Some((record, _loan)) => {
                     #[cfg(test)]
                     let skip = self.options.bugs.skip_data_flush;
                     #[cfg(not(test))]
@@ -90,7 +91,7 @@ impl Core {
         if self.journal.overflow || length > room.min(self.budget.record) {
             return Ok(false);
         }
-        let mut record = RecordBuilder::new(RecordKind::Operations, self.epoch + 1, metadata, length);
+        let (mut record, _loan) = self.record(RecordKind::Operations, metadata, length);
         record.operations(&self.journal.bytes, self.journal.items);
         self.append(record)?;
         self.epoch += 1;
@@ -100,11 +101,18 @@ impl Core {
         Ok(true)
     }
 
+    /// An empty record of the next commit, with the memory it takes.
+    fn record(&self, kind: RecordKind, metadata: &[u8], length: usize) -> (RecordBuilder, Loan<Arc<Store>>) {
+        let loan = Loan::new(self.store.clone(), length);
+        (RecordBuilder::new(kind, self.epoch + 1, metadata, length), loan)
+    }
+
     /// The record that tells the log what changed; `None` when a checkpoint is due.
-    fn delta(&mut self, metadata: &[u8]) -> Result<Option<RecordBuilder>> {
-        let (directory, changed) = self.tree.memory();
+    fn delta(&mut self, metadata: &[u8]) -> Result<Option<(RecordBuilder, Loan<Arc<Store>>)>> {
+        let directory = self.tree.footprint();
         let room = (self.superblock.log.1 - self.log_used) as usize * BLOCK;
-        let crowded = directory > self.budget.directory && changed > self.budget.directory / 4;
+        let crowded =
+            directory.bytes > self.budget.directory && directory.changed > self.budget.directory / 4;
         let room = room.min(self.budget.record);
         if self.nodes_settled || self.touched.all || crowded {
             return Ok(None);
@@ -125,7 +133,7 @@ impl Core {
             }
             counts.push(n as u32);
         }
-        let mut record = RecordBuilder::new(RecordKind::Delta, self.epoch + 1, metadata, length);
+        let (mut record, loan) = self.record(RecordKind::Delta, metadata, length);
         for ((&low, &high), n) in touched.iter().zip(counts) {
             record.interval(low, high, n);
             view.entries(low, high, &mut |e, _| {
@@ -133,7 +141,7 @@ impl Core {
                 Ok(())
             })?;
         }
-        Ok(Some(record))
+        Ok(Some((record, loan)))
     }
 
     /// Writes a record behind the last one and makes it durable.
@@ -180,7 +188,7 @@ impl Core {
             self.store.file_id,
         );
         self.store.write(root_run.0, &buf)?;
-        let directory = self.tree.memory().0 / BLOCK;
+        let directory = self.tree.footprint().bytes / BLOCK;
         let wanted = (directory / 4).min(self.budget.record / BLOCK).clamp(64, 4096) as u32;
         let old = self.superblock.clone();
         let mut log = old.log;
@@ -215,7 +223,7 @@ impl Core {
         }
         (self.log_used, self.log_chain) = (0, self.superblock.chain());
         self.nodes_settled = false;
-        if self.tree.memory().0 > self.budget.directory {
+        if self.tree.footprint().bytes > self.budget.directory {
             self.tree.unpin(self.budget.directory);
         }
         self.settled();

@@ -6,7 +6,7 @@ use crate::core::Core;
 use crate::error::Result;
 use crate::node::{CHANGED, Entry, NOWHERE};
 use crate::options::Durability;
-use crate::store::ReadAhead;
+use crate::transfer::ReadAhead;
 use crate::tree::range_of;
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -6,11 +6,12 @@ use crate::device::Device;
 use crate::dirty::Dirty;
 use crate::error::{Error, Result};
 use crate::log::Superblock;
-use crate::node::{CHANGED, Entry, NOWHERE};
+use crate::node::{CHANGED, Entry, NODE_BYTES, NOWHERE};
 use crate::options::Options;
 use crate::pool::Pool;
 use crate::space::{MAX_BLOCKS, Run, SEGMENT, Space};
-use crate::store::{Gather, Store};
+use crate::store::Store;
+use crate::transfer::Gather;
 use crate::tree::{Freed, Tree, guess};
 use crate::value::Shape;
 use std::collections::BTreeMap;
@@ -88,7 +89,7 @@ pub(crate) struct Budget {
     pub dirty: usize,
     /// Bytes of directory that stay in memory.
     pub directory: usize,
-    /// Bytes of a record of the log, on its way to or from disk.
+    /// Most bytes of a record of the log, lent by the pool on its way to or from disk.
     pub record: usize,
     /// Bytes of operations remembered for a logged commit.
     pub journal: usize,
@@ -217,7 +218,7 @@ impl Core {
         }
         let total = options.memory as usize;
         let io = (total / 8).clamp(1 << 20, 16 << 20);
-        let run_blocks = (io / 2 / 5 / BLOCK).clamp(8, SEGMENT as usize) as u32;
+        let run_blocks = 1 << (io / 2 / 5 / BLOCK).clamp(8, SEGMENT as usize).ilog2();
         let window = (io / 4 / BLOCK).clamp(64, 1024);
         let depth = options.depth.clamp(1, window);
         let store = Arc::new(Store::new(
@@ -246,7 +247,7 @@ impl Core {
         let mut core = Self {
             tree: Tree::empty(),
             space: Space::new(blocks),
-            dirty: Dirty::new(store.shape.width, total),
+            dirty: Dirty::new(store.shape.clone(), total),
             scratch: Rows::default(),
             store,
             gather,
@@ -291,31 +292,46 @@ impl Core {
     /// Cuts the budget anew after the directory changed: what directory, buffers and maps leave goes to changed extents and the pool.
     pub(crate) fn rebudget(&mut self) {
         let io = Gather::memory(self.budget.run_blocks) + 2 * self.store.window * BLOCK;
-        let (directory, _) = self.tree.memory();
-        let nodes = self.budget.total / 16;
+        let directory = self.tree.footprint();
+        // A directory that is all in memory needs no cache beside it, but for the moment of a commit.
+        let nodes = if directory.paged {
+            self.budget.total / 16
+        } else {
+            4 * NODE_BYTES
+        };
         self.store.set_node_cache(nodes);
-        let log = self.budget.record + 2 * self.budget.journal + self.touched.memory();
+        let log = 2 * self.budget.journal + self.touched.memory();
         // The rest of a thirty-second part is for the allocator's own needs, stacks and small loans.
-        let fixed = io + directory + nodes + log + self.space.memory() + self.budget.total / 32;
+        let fixed = io + directory.bytes + nodes + log + self.space.memory() + self.budget.total / 32;
         let shared = self.budget.total.saturating_sub(fixed).max(64 << 10);
         self.budget.shared = shared;
-        self.budget.dirty = (shared / 4).max(self.dirty.memory()).min(most_dirty(shared));
-        self.store
-            .grant_pool(shared.saturating_sub(self.budget.dirty.max(self.dirty.memory())));
+        self.budget.dirty = (shared / 16).max(self.dirty.memory()).min(self.most_dirty());
+        self.grant_pool();
+    }
+
+    /// Most that changed extents get of what they share with the pool: beside what is lent, some of it stays a cache. A shard of the pool without any
+    /// frame would have the operations of a pipeline read again what was read ahead for them.
+    fn most_dirty(&self) -> usize {
+        let (shared, store) = (self.budget.shared, &self.store);
+        let least = 2 * store.pool.least().max(shared / 32);
+        shared - (shared / 4).max(store.lent() + least).min(shared)
     }
 
     /// Changed extents have outgrown their grant: takes from the pool, or writes them.
     pub(crate) fn make_room(&mut self) -> Result<()> {
-        if self.budget.dirty >= most_dirty(self.budget.shared) {
+        let most = self.most_dirty();
+        if self.budget.dirty >= most {
             return self.guarded(Self::spill);
         }
-        self.budget.dirty += self.budget.shared / 16;
-        let pool = self
-            .budget
-            .shared
-            .saturating_sub(self.budget.dirty.max(self.dirty.memory()));
-        self.store.grant_pool(pool);
+        self.budget.dirty = (self.budget.dirty + self.budget.shared / 16).min(most);
+        self.grant_pool();
         Ok(())
+    }
+
+    /// What changed extents leave is the pool's.
+    fn grant_pool(&self) {
+        let dirty = self.budget.dirty.max(self.dirty.memory());
+        self.store.grant_pool(self.budget.shared.saturating_sub(dirty));
     }
 
     pub fn shape(&self) -> &Shape {
@@ -429,38 +445,51 @@ impl Core {
             scratch,
             ..
         } = self;
-        let (mut place, mut known) = ((0, 0), false);
+        let (mut place, mut known, mut outside) = ((0, 0), false, false);
         tree.modify(store, key, freed_nodes, &mut |leaf, i, (low, high)| {
             let loc = leaf.locs[i];
             let slot = if loc & CHANGED != 0 {
                 loc & !CHANGED
             } else {
                 scratch.clear();
+                let mut slot = None;
                 if loc != NOWHERE {
+                    let mut take = |page: &Page<'_>| {
+                        slot = dirty.add_bitmap(low, high, page);
+                        if slot.is_some() {
+                            Ok(())
+                        } else {
+                            page.decode(scratch)
+                        }
+                    };
                     store
-                        .with_extent(loc, leaf.sums[i], |page| page.decode(scratch))?
+                        .with_extent(loc, leaf.sums[i], &mut take)?
                         .map_err(|why| store.corrupt(loc, why))?;
                     space.free((loc, 1));
                     store.pool.remove(loc);
                 }
-                let slot = dirty.add(low, high, &scratch.keys, &scratch.vals);
+                let slot = slot.unwrap_or_else(|| dirty.add(low, high, &scratch.keys, &scratch.vals));
                 leaf.set_place(i, CHANGED | slot, 0);
                 slot
             };
-            let rows = dirty.rows(slot);
-            let page = Page::of_rows(&store.shape, rows.keys, rows.vals);
+            let page = dirty.page(slot);
             let (at, hit) = page.lower_bound_near(key, guess(key, (low, high), leaf.count(i)));
             if hit {
                 page.value_at(at, old);
             }
             known = hit;
+            let reach = dirty.reach(slot);
             let n = match value {
                 Some(value) if hit => {
                     dirty.set(slot, at, value);
                     leaf.count(i) as usize
                 }
+                Some(_) if !(reach.0..=reach.1).contains(&key) => {
+                    outside = true;
+                    leaf.count(i) as usize
+                }
                 Some(value) => dirty.insert(slot, at, key, value),
-                None if hit => dirty.remove(slot, at),
+                None if hit => dirty.remove(slot, at, key),
                 None => leaf.count(i) as usize,
             };
             place = (slot, n);
@@ -473,13 +502,37 @@ impl Core {
         } else {
             (4 * raw).max(if cfg!(test) { 64 } else { 4096 })
         };
-        if n > most {
+        if outside {
+            self.add_beside(slot, key, n)?;
+        } else if n > most && !self.dirty.is_bitmap(slot) {
             self.split_slot(slot)?;
         }
         if self.dirty.memory() > self.budget.dirty {
             self.make_room()?;
         }
         Ok(known)
+    }
+
+    /// Adds a key of a set beside a changed bitmap of `n` keys, whose bits do not reach it: its range is cut.
+    fn add_beside(&mut self, slot: u32, key: u64, n: usize) -> Result<()> {
+        let ((low, high), reach) = (self.dirty.range(slot), self.dirty.reach(slot));
+        let (old, new) = if key < reach.0 {
+            ((reach.0, high), (low, reach.0 - 1))
+        } else {
+            ((low, reach.1), (reach.1 + 1, high))
+        };
+        self.dirty.set_range(slot, old);
+        let added = self.dirty.add(new.0, new.1, &[key], &[]);
+        let entry = |key: u64, count: usize, slot: u32| Entry {
+            key,
+            count: count as u64,
+            loc: CHANGED | slot,
+            sum: 0,
+        };
+        let mut entries = [entry(old.0, n, slot), entry(new.0, 1, added)];
+        entries.sort_unstable_by_key(|e| e.key);
+        self.tree
+            .replace(&self.store, low, high, &entries, &mut self.freed_nodes)
     }
 
     /// Cuts a changed extent in two, so that changes in it stay cheap.
@@ -555,11 +608,6 @@ impl Core {
         }
         Ok(known)
     }
-}
-
-/// Most that changed extents get of what they share with the pool: reads looked ahead have to stay in the pool until their turn.
-fn most_dirty(shared: usize) -> usize {
-    shared - (shared / 4).max((16 << 20).min(shared / 2))
 }
 
 fn random_id() -> u32 {

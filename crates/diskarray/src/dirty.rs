@@ -2,10 +2,12 @@
 //!
 //! Their rows lie in slabs of equal chunks, one chunk an extent: keys first, then values. Slabs are mappings of their own, so what the
 //! account says is what the process holds, and memory that writing them sets free is at once the pool's. Chunks come in four sizes
-//! for each doubling, so about a tenth of them is empty.
+//! for each doubling, so about a tenth of them is empty. A bitmap stays one: its chunk is a payload, and a change is a bit of it.
 
+use crate::apply::CAPACITY;
 use crate::buf::{AlignedBuf, BLOCK, HUGE, prefetch};
-use crate::codec::Rows;
+use crate::codec::{Page, Rows, bitmap};
+use crate::value::Shape;
 
 /// Smallest chunk in bytes.
 const LEAST: usize = 512;
@@ -57,18 +59,13 @@ struct Slot {
     len: u32,
     /// Rows that fit the chunk; 0 for a slot that is free.
     room: u32,
-}
-
-/// Rows of a changed extent, keys little endian.
-#[derive(Clone, Copy)]
-pub struct Changed<'d> {
-    pub keys: &'d [[u8; 8]],
-    pub vals: &'d [u8],
+    /// The chunk is a bitmap.
+    bits: bool,
 }
 
 /// All changed extents, by slot number.
 pub struct Dirty {
-    width: usize,
+    shape: Shape,
     slab_bytes: usize,
     slots: Vec<Slot>,
     free: Vec<u32>,
@@ -78,10 +75,10 @@ pub struct Dirty {
 }
 
 impl Dirty {
-    /// None so far, with values of `width` bytes, in a budget that decides about the size of slabs.
-    pub fn new(width: usize, budget: usize) -> Self {
+    /// None so far, in a budget that decides about the size of slabs.
+    pub fn new(shape: Shape, budget: usize) -> Self {
         Self {
-            width,
+            shape,
             slab_bytes: match budget >> 20 {
                 0..256 => (budget / 256).clamp(64 << 10, 256 << 10) / BLOCK * BLOCK,
                 _ => HUGE * BLOCK,
@@ -107,7 +104,7 @@ impl Dirty {
     }
 
     fn row(&self) -> usize {
-        8 + self.width
+        8 + self.shape.width
     }
 
     fn chunk(&mut self, bytes: usize) -> Chunk {
@@ -178,15 +175,57 @@ impl Dirty {
         &mut slab.expect("chunks in use lie in slabs").buf[at..at + class_bytes(chunk.class.into())]
     }
 
-    /// Rows of a slot.
+    /// Rows of a slot: the bytes of keys and of values, room included.
     #[inline]
-    pub fn rows(&self, slot: u32) -> Changed<'_> {
+    fn columns(&self, s: &Slot) -> (&[u8], &[u8]) {
+        self.bytes(s.chunk).split_at(s.room as usize * 8)
+    }
+
+    /// Payload of a slot that is a bitmap, zeros behind it included.
+    fn payload(&self, s: &Slot) -> &[u8] {
+        &self.bytes(s.chunk)[..CAPACITY]
+    }
+
+    /// A slot as a readable extent.
+    #[inline]
+    pub fn page(&self, slot: u32) -> Page<'_> {
         let s = &self.slots[slot as usize];
-        let (keys, vals) = self.bytes(s.chunk).split_at(s.room as usize * 8);
-        Changed {
-            keys: &keys.as_chunks().0[..s.len as usize],
-            vals: &vals[..s.len as usize * self.width],
+        if s.bits {
+            return Page::of_bitmap(&self.shape, self.payload(s), s.len as usize);
         }
+        let (keys, vals) = self.columns(s);
+        Page::of_rows(
+            &self.shape,
+            &keys.as_chunks().0[..s.len as usize],
+            &vals[..s.len as usize * self.shape.width],
+        )
+    }
+
+    /// Whether a slot is a bitmap.
+    pub fn is_bitmap(&self, slot: u32) -> bool {
+        self.slots[slot as usize].bits
+    }
+
+    /// Range of keys that a slot answers for.
+    pub fn range(&self, slot: u32) -> (u64, u64) {
+        let s = &self.slots[slot as usize];
+        (s.low, s.high)
+    }
+
+    /// The part of a slot's range in which it can take keys.
+    pub fn reach(&self, slot: u32) -> (u64, u64) {
+        let s = &self.slots[slot as usize];
+        if !s.bits {
+            return (s.low, s.high);
+        }
+        let (low, high) = bitmap::span(self.payload(s));
+        (low.max(s.low), high.min(s.high))
+    }
+
+    /// Narrows the range of a slot.
+    pub fn set_range(&mut self, slot: u32, (low, high): (u64, u64)) {
+        let s = &mut self.slots[slot as usize];
+        (s.low, s.high) = (low, high);
     }
 
     /// Asks for the cache lines around a row.
@@ -204,21 +243,7 @@ impl Dirty {
         (chunk, (class_bytes(chunk.class.into()) / self.row()) as u32)
     }
 
-    /// Takes rows in, with some room to grow.
-    pub fn add(&mut self, low: u64, high: u64, keys: &[u64], vals: &[u8]) -> u32 {
-        let (chunk, room) = self.place(keys.len() + 1);
-        let slot = Slot {
-            low,
-            high,
-            chunk,
-            len: keys.len() as u32,
-            room,
-        };
-        let (key_bytes, val_bytes) = self.bytes_mut(chunk).split_at_mut(room as usize * 8);
-        for (to, key) in key_bytes.as_chunks_mut().0.iter_mut().zip(keys) {
-            *to = key.to_le_bytes();
-        }
-        val_bytes[..vals.len()].copy_from_slice(vals);
+    fn put(&mut self, slot: Slot) -> u32 {
         match self.free.pop() {
             Some(n) => {
                 self.slots[n as usize] = slot;
@@ -231,12 +256,61 @@ impl Dirty {
         }
     }
 
-    /// Puts a row before the one at `at`; returns the number of rows.
+    /// Takes rows in, with some room to grow.
+    pub fn add(&mut self, low: u64, high: u64, keys: &[u64], vals: &[u8]) -> u32 {
+        let (chunk, room) = self.place(keys.len() + 1);
+        let (key_bytes, val_bytes) = self.bytes_mut(chunk).split_at_mut(room as usize * 8);
+        for (to, key) in key_bytes.as_chunks_mut().0.iter_mut().zip(keys) {
+            *to = key.to_le_bytes();
+        }
+        val_bytes[..vals.len()].copy_from_slice(vals);
+        self.put(Slot {
+            low,
+            high,
+            chunk,
+            len: keys.len() as u32,
+            room,
+            bits: false,
+        })
+    }
+
+    /// Takes an extent in as it is, if it is a bitmap.
+    pub fn add_bitmap(&mut self, low: u64, high: u64, page: &Page<'_>) -> Option<u32> {
+        page.bitmap()?;
+        let chunk = self.chunk(CAPACITY);
+        if bitmap::copy(page, &mut self.bytes_mut(chunk)[..CAPACITY]).is_none() {
+            self.give_back(chunk);
+            return None;
+        }
+        Some(self.put(Slot {
+            low,
+            high,
+            chunk,
+            len: page.count() as u32,
+            room: 1,
+            bits: true,
+        }))
+    }
+
+    /// Sets or clears the bit of a key within the [`reach`](Self::reach) of a slot.
+    fn flip(&mut self, slot: u32, key: u64) {
+        let chunk = self.slots[slot as usize].chunk;
+        let payload = &mut self.bytes_mut(chunk)[..CAPACITY];
+        let bit = bitmap::place(payload, key).expect("the key is within reach");
+        bitmap::flip(payload, bit);
+    }
+
+    /// Puts a row, which is new and within [`reach`](Self::reach), before the one at `at`; returns the number of rows.
     pub fn insert(&mut self, slot: u32, at: usize, key: u64, value: &[u8]) -> usize {
+        if self.is_bitmap(slot) {
+            self.flip(slot, key);
+            self.slots[slot as usize].len += 1;
+            return self.slots[slot as usize].len as usize;
+        }
         if self.slots[slot as usize].len == self.slots[slot as usize].room {
             self.enlarge(slot);
         }
-        let (w, s) = (self.width, self.slots[slot as usize]);
+        let (w, s) = (self.shape.width, self.slots[slot as usize]);
         let (n, room) = (s.len as usize, s.room as usize);
         let (keys, vals) = self.bytes_mut(s.chunk).split_at_mut(room * 8);
         keys.copy_within(at * 8..n * 8, at * 8 + 8);
@@ -249,14 +323,22 @@ impl Dirty {
 
     /// Replaces the value of the row at `at`.
     pub fn set(&mut self, slot: u32, at: usize, value: &[u8]) {
-        let (w, s) = (self.width, self.slots[slot as usize]);
+        if self.is_bitmap(slot) {
+            return;
+        }
+        let (w, s) = (self.shape.width, self.slots[slot as usize]);
         let from = s.room as usize * 8 + at * w;
         self.bytes_mut(s.chunk)[from..from + w].copy_from_slice(value);
     }
 
-    /// Takes the row at `at` out; returns the number of rows.
-    pub fn remove(&mut self, slot: u32, at: usize) -> usize {
-        let (w, s) = (self.width, self.slots[slot as usize]);
+    /// Takes the row of `key`, at `at`, out; returns the number of rows.
+    pub fn remove(&mut self, slot: u32, at: usize, key: u64) -> usize {
+        if self.is_bitmap(slot) {
+            self.flip(slot, key);
+            self.slots[slot as usize].len -= 1;
+            return self.slots[slot as usize].len as usize;
+        }
+        let (w, s) = (self.shape.width, self.slots[slot as usize]);
         let (n, room) = (s.len as usize, s.room as usize);
         let (keys, vals) = self.bytes_mut(s.chunk).split_at_mut(room * 8);
         keys.copy_within(at * 8 + 8..n * 8, at * 8);
@@ -268,7 +350,7 @@ impl Dirty {
     /// Moves a full slot to a chunk with an eighth more room.
     fn enlarge(&mut self, slot: u32) {
         let old = self.slots[slot as usize];
-        let (n, w) = (old.len as usize, self.width);
+        let (n, w) = (old.len as usize, self.shape.width);
         let (chunk, room) = self.place(n + n / 8 + 1);
         let (old_room, new_room) = (old.room as usize, room as usize);
         // Keys and values are carried over a piece at a time, through a small buffer: two chunks of one table cannot be borrowed together.
@@ -287,11 +369,14 @@ impl Dirty {
         (s.chunk, s.room) = (chunk, room);
     }
 
-    /// Takes a slot out: its rows are appended to `rows`, its range is returned.
+    /// Takes a slot out and appends its rows to `rows`; returns its range.
     pub fn take(&mut self, slot: u32, rows: &mut Rows) -> (u64, u64) {
-        let own = self.rows(slot);
-        rows.keys.extend(own.keys.iter().map(|k| u64::from_le_bytes(*k)));
-        rows.vals.extend_from_slice(own.vals);
+        self.page(slot).decode(rows).expect("changed rows are in order");
+        self.forget(slot)
+    }
+
+    /// Takes a slot out; returns its range.
+    pub fn forget(&mut self, slot: u32) -> (u64, u64) {
         let s = std::mem::take(&mut self.slots[slot as usize]);
         self.give_back(s.chunk);
         self.free.push(slot);
@@ -331,7 +416,8 @@ mod tests {
 
     #[test]
     fn rows_come_back_and_memory_goes() {
-        let mut dirty = Dirty::new(3, 4 << 20);
+        let shape = Shape::new(&[3]).unwrap();
+        let mut dirty = Dirty::new(shape, 4 << 20);
         type Row = (u64, [u8; 3]);
         let mut model: Vec<(u32, Vec<Row>)> = vec![];
         let mut seed = 5u64;
@@ -361,29 +447,24 @@ mod tests {
                 }
                 1..5 if at < rows.len() => {
                     rows.remove(at);
-                    assert_eq!(dirty.remove(*slot, at), rows.len());
+                    assert_eq!(dirty.remove(*slot, at, 0), rows.len());
                 }
                 5 if at < rows.len() => {
                     rows[at].1 = value;
                     dirty.set(*slot, at, &value);
                 }
-                _ => {
+                _ if rows.get(at).is_none_or(|r| r.0 != seed >> 44) => {
                     rows.insert(at, (seed >> 44, value));
                     assert_eq!(dirty.insert(*slot, at, seed >> 44, &value), rows.len());
                 }
+                _ => {}
             }
         }
         assert_eq!((dirty.len(), dirty.starts().len()), (model.len(), model.len()));
         for (slot, rows) in model {
-            assert!(
-                dirty
-                    .rows(slot)
-                    .keys
-                    .iter()
-                    .map(|k| u64::from_le_bytes(*k))
-                    .eq(rows.iter().map(|r| r.0))
-            );
-            dirty.take(slot, &mut Rows::default());
+            let mut out = Rows::default();
+            dirty.take(slot, &mut out);
+            assert!(out.keys.iter().eq(rows.iter().map(|r| &r.0)));
         }
         assert_eq!((dirty.memory(), dirty.len()), (0, 0));
     }

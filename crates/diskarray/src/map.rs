@@ -115,7 +115,7 @@ struct Ordered<'k> {
     keys: &'k [u64],
     /// Empty when the keys are in order as they are.
     order: Vec<Op>,
-    _loan: Loan<'k>,
+    _loan: Loan<&'k Store>,
 }
 
 impl<'k> Ordered<'k> {
@@ -124,10 +124,10 @@ impl<'k> Ordered<'k> {
             return Self {
                 keys,
                 order: vec![],
-                _loan: store.lend(0),
+                _loan: Loan::new(store, 0),
             };
         }
-        let _loan = store.lend(size_of_val(keys) / 8 * size_of::<Op>());
+        let _loan = Loan::new(store, size_of_val(keys) / 8 * size_of::<Op>());
         let mut order: Vec<Op> = keys.iter().zip(0..).map(|(&key, seq)| Op { key, seq }).collect();
         sort(&mut order);
         Self { keys, order, _loan }
@@ -457,7 +457,7 @@ impl<V: Value> OrderedMap<V> {
     }
 
     fn pending_limit(&self) -> usize {
-        (self.core.budget.dirty / 4 / (16 + self.core.shape().width)).max(256)
+        (self.core.budget.shared / 16 / (16 + self.core.shape().width)).max(256)
     }
 
     /// Applies the blind writes that wait.

@@ -1,16 +1,23 @@
 //! Many single operations in flight from one thread.
 //!
 //! Operations are executed strictly in the order of submission, each on the state that the ones before it left. What runs ahead is
-//! only reading: on submission the extent that an operation will need is looked up and requested, so that it is in the pool when its
-//! turn comes; of an extent that is in the pool already, the cache lines are requested. If the directory has changed meanwhile, or the pool has let go of the extent, the operation reads for itself.
+//! only reading: on submission the extent that an operation will need is looked up and requested, and kept aside until its
+//! turn comes, when it goes to the pool; of an extent that is in the pool already, the cache lines are requested. If the directory has changed
+//! meanwhile, or the pool has let go of the extent, the operation reads for itself. Extents kept aside are borrowed from the pool's memory, so that neither
+//! changed extents nor a small pool can push out what was looked ahead.
 
 use crate::backend::{AlignedBuf, BLOCK, Completion, Kind, Queue, Request};
 use crate::error::Result;
 use crate::map::OrderedMap;
 use crate::node::{Entry, NOWHERE};
 use crate::pool::BlockMap;
+use crate::store::{Loan, Store};
 use crate::value::Value;
 use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Bytes that an operation looked ahead takes: its extent, and entries of queue and maps.
+const HELD_BYTES: usize = AlignedBuf::footprint(1) * BLOCK + 128;
 
 /// A single operation.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -44,21 +51,27 @@ pub struct Pipeline<'m, V: Value> {
     window: usize,
     waiting: VecDeque<(Operation<V>, u32)>,
     queue: Option<Box<dyn Queue>>,
+    /// Checksums of blocks that are being read.
     in_flight: BlockMap<u32>,
+    /// Blocks that were read, until the first operation that asked for them.
+    arrived: BlockMap<AlignedBuf>,
     spare: Vec<AlignedBuf>,
+    /// Memory for `in_flight`, `arrived` and `spare`, taken with the first read.
+    loan: Option<Loan<Arc<Store>>>,
 }
 
 impl<'m, V: Value> Pipeline<'m, V> {
     pub(crate) fn new(map: &'m mut OrderedMap<V>, window: usize) -> Self {
-        // Extents read ahead have to stay in the pool until their turn.
-        let window = window.clamp(1, 1 << 16);
+        let most = map.core.store.most_lent() / HELD_BYTES;
         Self {
             map,
-            window,
+            window: window.clamp(1, most.max(1)),
             waiting: VecDeque::new(),
             queue: None,
             in_flight: BlockMap::default(),
+            arrived: BlockMap::default(),
             spare: vec![],
+            loan: None,
         }
     }
 
@@ -100,9 +113,8 @@ impl<'m, V: Value> Pipeline<'m, V> {
         let Some((operation, wanted)) = self.waiting.pop_front() else {
             return Ok(None);
         };
-        while wanted != NOWHERE && self.in_flight.contains_key(&wanted) {
-            let Some(done) = self.complete(true)? else { break };
-            self.settle(done)?;
+        if wanted != NOWHERE {
+            self.fetch(wanted)?;
         }
         Ok(Some(match operation {
             Operation::Get(key) => Reply::Value(self.map.get(key)?),
@@ -123,14 +135,28 @@ impl<'m, V: Value> Pipeline<'m, V> {
         self.waiting.is_empty()
     }
 
+    /// Waits for a block that was asked for, and moves it to the pool.
+    fn fetch(&mut self, wanted: u32) -> Result<()> {
+        while self.in_flight.contains_key(&wanted) {
+            let Some(done) = self.complete(true)? else { break };
+            self.settle(done);
+        }
+        if let Some(buf) = self.arrived.remove(&wanted) {
+            self.map.core.store.pool.insert(wanted, &buf);
+            self.spare.push(buf);
+        }
+        Ok(())
+    }
+
     /// Starts reading an extent unless it is here or on its way; returns the block to wait for.
     fn request(&mut self, entry: Entry) -> Result<u32> {
         let store = &self.map.core.store;
-        if self.in_flight.contains_key(&entry.loc) {
+        if self.in_flight.contains_key(&entry.loc) || self.arrived.contains_key(&entry.loc) {
             return Ok(entry.loc);
         }
         if self.queue.is_none() {
             self.queue = Some(store.queue(store.depth)?);
+            self.loan = Some(Loan::new(store.clone(), self.window * HELD_BYTES));
         }
         let buf = self.spare.pop().unwrap_or_else(|| AlignedBuf::new(1));
         let offset = u64::from(entry.loc) * BLOCK as u64;
@@ -147,7 +173,7 @@ impl<'m, V: Value> Pipeline<'m, V> {
         self.in_flight.insert(entry.loc, entry.sum);
         // What has arrived makes room for what is asked.
         while let Some(done) = self.complete(false)? {
-            self.settle(done)?;
+            self.settle(done);
         }
         Ok(entry.loc)
     }
@@ -159,17 +185,16 @@ impl<'m, V: Value> Pipeline<'m, V> {
         queue.complete(wait).map_err(self.map.core.store.io("read", 0))
     }
 
-    fn settle(&mut self, done: Completion) -> Result<()> {
+    fn settle(&mut self, done: Completion) {
         let block = done.tag as u32;
-        let store = &self.map.core.store;
         // A read that failed or brought damage is reported by the operation that needs it, which reads again.
-        if let Some(sum) = self.in_flight.remove(&block)
-            && done.result.is_ok()
-            && store.check_extent(block, sum, &done.buf).is_ok()
-        {
-            store.pool.insert(block, &done.buf);
+        match self.in_flight.remove(&block) {
+            Some(sum)
+                if done.result.is_ok() && self.map.core.store.check_extent(block, sum, &done.buf).is_ok() =>
+            {
+                self.arrived.insert(block, done.buf);
+            }
+            _ => self.spare.push(done.buf),
         }
-        self.spare.push(done.buf);
-        Ok(())
     }
 }

@@ -134,10 +134,15 @@ impl Pool {
     /// shard without any would read its blocks again and again.
     pub fn slab_for(budget: usize) -> usize {
         match budget >> 20 {
-            0..16 => 8,
-            16..1024 => 64,
+            0..128 => 8,
+            128..1024 => 64,
             _ => HUGE,
         }
+    }
+
+    /// Bytes with which every shard has a slab.
+    pub fn least(&self) -> usize {
+        SHARDS * self.slab * FRAME_BYTES
     }
 
     fn shard(&self, block: u32) -> MutexGuard<'_, Shard> {

@@ -8,6 +8,7 @@ use crate::log::{Interval, NoSuperblock, Record, RecordKind, Superblock, record_
 use crate::node::{Expect, MAX_LEVEL, NODE_BLOCKS, NOWHERE, Node};
 use crate::options::Options;
 use crate::space::{MAX_BLOCKS, RESERVED, Run, Space};
+use crate::store::Loan;
 use crate::value::Shape;
 use crate::view::View;
 use std::sync::Arc;
@@ -130,7 +131,7 @@ impl Core {
     }
 
     fn replay(&mut self) -> Result<()> {
-        let mut operations: Vec<Record> = vec![];
+        let (mut operations, mut loans): (Vec<Record>, Vec<_>) = (vec![], vec![]);
         while let Some(record) = self.next_record()? {
             let block = self.superblock.log.0 + self.log_used;
             self.log_used += record.blocks;
@@ -141,6 +142,7 @@ impl Core {
                 RecordKind::Delta => {
                     // Extents of a delta hold the effect of all operations before it.
                     operations.clear();
+                    loans.clear();
                     let store = self.store.clone();
                     let malformed = || store.corrupt(block, "log record is malformed");
                     record
@@ -152,7 +154,10 @@ impl Core {
                             .corrupt(block, "number of keys after a log record is not what it says"));
                     }
                 }
-                RecordKind::Operations => operations.push(record),
+                RecordKind::Operations => {
+                    loans.push(Loan::new(self.store.clone(), record.blocks as usize * BLOCK));
+                    operations.push(record);
+                }
             }
         }
         let w = self.store.shape.width;

@@ -82,8 +82,8 @@ pub(crate) fn stats(core: &Core) -> Result<Stats> {
     let waiting = core.space.waiting_blocks() * BLOCK as u64;
     let used = u64::from(core.space.used_blocks() - RESERVED) * BLOCK as u64 - waiting;
     let keys = core.tree.count();
-    let directory = core.tree.memory().0 + store.node_cache_memory();
-    let io = crate::store::Gather::memory(core.budget.run_blocks) + 2 * store.window * BLOCK;
+    let directory = core.tree.footprint().bytes + store.node_cache_memory();
+    let io = crate::transfer::Gather::memory(core.budget.run_blocks) + 2 * store.window * BLOCK;
     let pool = store.pool.memory();
     Ok(Stats {
         keys,

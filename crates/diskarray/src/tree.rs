@@ -93,6 +93,17 @@ pub struct Tree {
     pub root: Arc<Node>,
 }
 
+/// Memory of the directory.
+#[derive(Clone, Copy, Default)]
+pub struct Footprint {
+    /// Bytes of the nodes in memory.
+    pub bytes: usize,
+    /// Those of them that differ from disk.
+    pub changed: usize,
+    /// Whether there are nodes that have to be read when they are needed.
+    pub paged: bool,
+}
+
 /// Changes an entry of a leaf, given its place and its range of keys; returns the new count.
 pub type OnEntry<'f> = &'f mut dyn FnMut(&mut Node, usize, (u64, u64)) -> Result<u64>;
 /// Writes a node of a range of keys; returns its block and checksum.
@@ -226,21 +237,24 @@ impl Tree {
         Ok(())
     }
 
-    /// Nodes in memory and their bytes, and how many of the bytes are in nodes that differ from disk.
-    pub fn memory(&self) -> (usize, usize) {
-        fn walk(node: &Node, total: &mut usize, changed: &mut usize) {
+    /// What of the directory is in memory.
+    pub fn footprint(&self) -> Footprint {
+        fn walk(node: &Node, sum: &mut Footprint) {
+            sum.bytes += node.memory();
             for (i, kid) in node.kids.iter().enumerate() {
-                let Some(kid) = kid else { continue };
-                *total += kid.memory();
+                let Some(kid) = kid else {
+                    sum.paged = true;
+                    continue;
+                };
                 if node.locs[i] == NOWHERE {
-                    *changed += kid.memory();
+                    sum.changed += kid.memory();
                 }
-                walk(kid, total, changed);
+                walk(kid, sum);
             }
         }
-        let (mut total, mut changed) = (self.root.memory(), 0);
-        walk(&self.root, &mut total, &mut changed);
-        (total, changed)
+        let mut sum = Footprint::default();
+        walk(&self.root, &mut sum);
+        sum
     }
 
     /// Lets go of unchanged nodes just above the extents, from the end of the key range, until the rest is within `bytes`.
@@ -265,7 +279,7 @@ impl Tree {
                 }
             }
         }
-        let mut excess = self.memory().0.saturating_sub(bytes);
+        let mut excess = self.footprint().bytes.saturating_sub(bytes);
         walk(&mut self.root, &mut excess);
     }
 

@@ -4,7 +4,8 @@ use crate::codec::{Page, Rows};
 use crate::dirty::Dirty;
 use crate::error::Result;
 use crate::node::{CHANGED, Entry, NOWHERE};
-use crate::store::{ReadAhead, Store};
+use crate::store::Store;
+use crate::transfer::ReadAhead;
 use crate::tree::{Tree, guess, range_of};
 use crate::value::MAX_VALUE;
 use std::collections::VecDeque;
@@ -41,11 +42,10 @@ pub(crate) struct Touch {
 }
 
 impl<'a> View<'a> {
-    /// The rows of an extent that is changed in memory.
+    /// An extent that is changed in memory.
     #[inline]
     fn slot(&self, loc: u32) -> Option<Page<'a>> {
-        let rows = self.dirty.filter(|_| loc & CHANGED != 0)?.rows(loc & !CHANGED);
-        Some(Page::of_rows(&self.store.shape, rows.keys, rows.vals))
+        Some(self.dirty.filter(|_| loc & CHANGED != 0)?.page(loc & !CHANGED))
     }
 
     /// Runs `f` on an extent, which has a place.
@@ -181,7 +181,8 @@ impl<'a> View<'a> {
         let mut touches: VecDeque<Touch> = VecDeque::new();
         let mut planned = 0;
         loop {
-            while planned < n && ahead.pending < self.store.window && touches.len() < 4 * self.store.window {
+            while planned < n && ahead.pending() < self.store.window && touches.len() < 4 * self.store.window
+            {
                 let touch = place(planned)?;
                 planned = touch.to;
                 if touch.entry.loc != NOWHERE && self.slot(touch.entry.loc).is_none() {

@@ -4,6 +4,7 @@
 //! and verifies what the headers claim. Blobs are looked at column by column where they have columns.
 
 mod nodes;
+mod range;
 mod show;
 
 use std::collections::BTreeMap;
@@ -26,6 +27,7 @@ use serde_json::{Value, json};
 pub use nodes::{NodeStatistics, nodes};
 pub use show::{Shown, show};
 
+use self::range::Range;
 use crate::order::Order;
 
 /// Names of the metadata values, in the order of the counts in [`Extended::metadata`].
@@ -275,7 +277,7 @@ impl Extended {
                         builder.note_dense(block, &dense)?;
                         self.add_dense_tags(dense.tag_column())?;
                         if let Some(info) = dense.info() {
-                            self.add_dense_info(block, info)?;
+                            self.add_dense_info(block, info, dense.len())?;
                         }
                     }
                     RawItem::Node => {
@@ -454,59 +456,73 @@ impl Extended {
         Ok(())
     }
 
-    fn add_dense_info(&mut self, block: &Block, info: osmill_pbf::DenseInfo<'_>) -> KernelResult {
-        let (versions, range) = info
+    /// Adds the metadata of so many dense nodes.
+    fn add_dense_info(
+        &mut self,
+        block: &Block,
+        info: osmill_pbf::DenseInfo<'_>,
+        count: usize,
+    ) -> KernelResult {
+        let versions = info
             .versions
-            .fold((0, Range::default()), |(known, range), version| {
-                (known + u64::from(version as i64 > 0), range.with(version as i64))
-            })?;
-        range.check("version", -1, i32::MAX.into())?;
-        let (times, range) =
-            info.timestamps
-                .column()
-                .fold_sums((0, Range::default()), |(known, range), time| match time {
+            .fold(Range::default(), |range, v| range.with(v as i64))?;
+        versions.check("version", -1, i32::MAX.into())?;
+        self.metadata[0] += versions.known(count, || {
+            info.versions
+                .fold(0, |known, version| known + u64::from(version as i64 > 0))
+        })?;
+
+        let mut times = Range::of_sums(info.timestamps)?;
+        self.metadata[1] += times.known(count, || {
+            // Nodes of time 0 have none.
+            let (known, range) = info.timestamps.column().fold_sums(
+                (0, Range::default()),
+                |(known, range), time| match time {
                     0 => (known, range),
                     time => (known + 1, range.with(time)),
-                })?;
-        if times > 0 {
+                },
+            )?;
+            times = range;
+            Ok(known)
+        })?;
+        if !times.is_empty() {
             // The granularity of dates is positive, so the order stays.
-            self.note_time(block.timestamp(range.least)?);
-            self.note_time(block.timestamp(range.most)?);
+            self.note_time(block.timestamp(times.least)?);
+            self.note_time(block.timestamp(times.most)?);
         }
+
         const U32: i64 = u32::MAX as i64;
         for (slot, column, name, least, most) in [
             (2, info.changesets, "changeset", -1, U32),
             (3, info.uids, "uid", i32::MIN.into(), i32::MAX.into()),
         ] {
-            let (known, range) = column
-                .column()
-                .fold_sums((0, Range::default()), |(known, range), value| {
-                    (known + u64::from(value > 0), range.with(value))
-                })?;
+            let range = Range::of_sums(column)?;
             range.check(name, least, most)?;
-            self.metadata[slot] += known;
-        }
-        let (mut named, range) = info
-            .user_sids
-            .column()
-            .fold_sums((0, Range::default()), |(named, range), sid| {
-                (named + u64::from(sid > 0), range.with(sid))
+            self.metadata[slot] += range.known(count, || {
+                column
+                    .column()
+                    .fold_sums(0, |known, value| known + u64::from(value > 0))
             })?;
-        // Empty names are none, and rare: number 0 is the empty string.
-        if (1..block.string_count()? as u64).any(|sid| !is_named(block, sid)) {
-            named = info
-                .user_sids
-                .column()
-                .fold_sums(0, |named, sid| named + u64::from(is_named(block, sid as u64)))?;
         }
-        range.check("user_sid", 0, U32)?;
-        self.note_string(range.most.max(0) as u64);
-        self.metadata[4] += named;
+
+        let users = Range::of_sums(info.user_sids)?;
+        users.check("user_sid", 0, U32)?;
+        self.note_string(users.most.max(0) as u64);
+        let count_named = || {
+            info.user_sids
+                .column()
+                .fold_sums(0, |named, sid| named + u64::from(is_named(block, sid as u64)))
+        };
+        // Empty names are none, and rare: number 0 is the empty string.
+        let all_have_names = (1..block.string_count()? as u64).all(|sid| is_named(block, sid));
+        self.metadata[4] += match all_have_names {
+            true => users.known(count, count_named)?,
+            false => count_named()?,
+        };
+
         self.deleted += info
             .visibles
             .fold(0, |deleted, visible| deleted + u64::from(visible == 0))?;
-        self.metadata[0] += versions;
-        self.metadata[1] += times;
         Ok(())
     }
 
@@ -593,43 +609,6 @@ fn count_more(before: (usize, u64), value: FieldValue<'_>) -> KernelResult<(usiz
 /// Whether this string is there and not empty: files without user names often have empty ones.
 fn is_named(block: &Block, user_sid: u64) -> bool {
     user_sid > 0 && block.string(user_sid).is_ok_and(|user| !user.is_empty())
-}
-
-/// The smallest and the largest number of a column.
-#[derive(Debug, Clone, Copy)]
-struct Range {
-    least: i64,
-    most: i64,
-}
-
-impl Default for Range {
-    fn default() -> Self {
-        Range {
-            least: i64::MAX,
-            most: i64::MIN,
-        }
-    }
-}
-
-impl Range {
-    #[inline(always)]
-    fn with(self, value: i64) -> Range {
-        Range {
-            least: value.min(self.least),
-            most: value.max(self.most),
-        }
-    }
-
-    /// Refuses numbers outside `least..=most`.
-    fn check(&self, name: &'static str, least: i64, most: i64) -> Result<(), BlockError> {
-        let value = match () {
-            _ if self.least > self.most => return Ok(()),
-            _ if self.least < least => self.least,
-            _ if self.most > most => self.most,
-            _ => return Ok(()),
-        };
-        Err(BlockErrorKind::Metadata { name, value }.into())
-    }
 }
 
 fn note_largest(largest: &mut Option<(u64, i64)>, size: u64, id: i64) {

@@ -142,6 +142,7 @@ impl RawMetadata {
         Ok(())
     }
 
+    #[inline]
     pub(crate) fn read(block: &Block, info: Option<&[u8]>) -> Result<Self, BlockErrorKind> {
         let mut metadata = RawMetadata::default();
         let Some(info) = info else { return Ok(metadata) };

@@ -26,7 +26,7 @@ use crate::block::{Block, RawItem};
 use crate::dense::DenseNodes;
 use crate::element::{MetadataSource, Node};
 use crate::error::{BlockError, BlockErrorKind};
-use crate::wire::{Fields, Value, Varints, WireError, count_varints, zigzag_decode};
+use crate::wire::{Fields, Value, Varints, WireError, count_varints, skip_varint, zigzag_decode};
 
 /// Bytes of an encoded record.
 pub const INDEX_RECORD_SIZE: usize = 64;
@@ -200,11 +200,8 @@ fn has_visible_field(info: &[u8]) -> Result<bool, WireError> {
             break;
         }
         visible |= *key == VISIBLE_KEY;
-        match value.iter().position(|byte| *byte < 0x80) {
-            Some(end @ ..10) => rest = &value[end + 1..],
-            Some(_) => return Err(WireError::VarintTooLong),
-            None => return Err(WireError::Truncated),
-        }
+        rest = value;
+        skip_varint(&mut rest)?;
     }
     Ok(visible)
 }

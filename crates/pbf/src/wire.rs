@@ -36,6 +36,24 @@ pub fn read_varint(data: &mut &[u8]) -> Result<u64, WireError> {
     }
 }
 
+/// Moves past one varint at the front of `data`.
+#[inline(always)]
+pub(crate) fn skip_varint(data: &mut &[u8]) -> Result<(), WireError> {
+    if let Some((head, _)) = data.split_first_chunk::<8>() {
+        let stops = !u64::from_le_bytes(*head) & 0x8080_8080_8080_8080;
+        if stops != 0 {
+            *data = &data[stops.trailing_zeros() as usize / 8 + 1..];
+            return Ok(());
+        }
+    }
+    match data.iter().position(|byte| *byte < 0x80) {
+        Some(end @ ..10) => *data = &data[end + 1..],
+        Some(_) => return Err(WireError::VarintTooLong),
+        None => return Err(WireError::Truncated),
+    }
+    Ok(())
+}
+
 #[inline]
 fn read_long_varint(data: &mut &[u8]) -> Result<u64, WireError> {
     if let Some((head, _)) = data.split_first_chunk::<8>() {
@@ -353,10 +371,19 @@ impl<'a> Varints<'a> {
     ///
     /// What is folded should be a few numbers; they stay in registers, which what a closure changes does not.
     #[inline(always)]
-    pub fn fold<A: Copy>(mut self, init: A, mut step: impl FnMut(A, u64) -> A) -> Result<A, WireError> {
+    pub fn fold<A: Copy>(self, init: A, step: impl FnMut(A, u64) -> A) -> Result<A, WireError> {
+        self.fold_pieces::<false, A>(init, step)
+    }
+
+    #[inline(always)]
+    fn fold_pieces<const SKIP_ZEROS: bool, A: Copy>(
+        mut self,
+        init: A,
+        mut step: impl FnMut(A, u64) -> A,
+    ) -> Result<A, WireError> {
         let mut folded = init;
         loop {
-            folded = bulk::fold(self.chunk, folded, &mut step)?;
+            folded = bulk::fold::<SKIP_ZEROS, A>(self.chunk, folded, &mut step)?;
             self.chunk = &[];
             if self.more.is_empty() || !self.refill() {
                 return Ok(folded);
@@ -366,8 +393,33 @@ impl<'a> Varints<'a> {
 
     /// Folds the running sums of the zigzag-coded numbers: the values of a delta-coded column.
     #[inline(always)]
-    pub fn fold_sums<A: Copy>(self, init: A, mut step: impl FnMut(A, i64) -> A) -> Result<A, WireError> {
-        let (_, folded) = self.fold((0i64, init), |(sum, folded), delta| {
+    pub fn fold_sums<A: Copy>(self, init: A, step: impl FnMut(A, i64) -> A) -> Result<A, WireError> {
+        self.fold_sums_from::<false, A>(0, init, step)
+    }
+
+    /// Folds the values of a delta-coded column like [`Varints::fold_sums`], but passes over values that equal the one
+    /// before them: for what depends on the set of the values alone. Columns of metadata change at one node in four.
+    #[inline(always)]
+    pub fn fold_changes<A: Copy>(
+        mut self,
+        init: A,
+        mut step: impl FnMut(A, i64) -> A,
+    ) -> Result<A, WireError> {
+        let Some(first) = self.try_next()?.map(zigzag_decode) else {
+            return Ok(init);
+        };
+        let folded = step(init, first);
+        self.fold_sums_from::<true, A>(first, folded, step)
+    }
+
+    #[inline(always)]
+    fn fold_sums_from<const SKIP_ZEROS: bool, A: Copy>(
+        self,
+        before: i64,
+        init: A,
+        mut step: impl FnMut(A, i64) -> A,
+    ) -> Result<A, WireError> {
+        let (_, folded) = self.fold_pieces::<SKIP_ZEROS, _>((before, init), |(sum, folded), delta| {
             let sum = sum.wrapping_add(zigzag_decode(delta));
             (sum, step(folded, sum))
         })?;

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Without a scenario: a sweep over sizes, patterns and batches that ends in some minutes; `--full` makes it long. Scenarios: `device`, `window`, `batch`,
-//! `pool`, `nodes`, `big`, `disk` (with `rivals`). `--json` prints figures as the benchmark runner wants them. Every scenario checks its answers.
+//! `pool`, `nodes`, `dense`, `big`, `disk` (with `rivals`). `--json` prints figures as the benchmark runner wants them. Every scenario checks its answers.
 //! Files lie in DIR and are removed at the end.
 //!
 //! Options: `--n N`, `--pattern uniform|ascending|zipf|osm`, `--memory MIB`, `--limit MIB` (big, disk), `--dir DIR`,
@@ -105,6 +105,7 @@ fn main() {
         "batch" => scenarios::batch(&args, &figures, large, encoding, &sizes),
         "pool" => memory::run(&args, &figures, args.n.unwrap_or(16_000_000), pattern),
         "nodes" => scenarios::nodes(&args, &figures),
+        "dense" => scenarios::dense(&args, &figures),
         "big" => scenarios::big(&args, &figures),
         #[cfg(feature = "rivals")]
         "disk" => {
@@ -112,7 +113,7 @@ fn main() {
             rivals::disk(&args, &figures, args.n.unwrap_or(10_000_000), pattern, limit);
         }
         name => panic!(
-            "there is no scenario {name}: device window batch pool nodes big, and disk with the feature rivals"
+            "there is no scenario {name}: device window batch pool nodes dense big, and disk with the feature rivals"
         ),
     }
 }

@@ -26,13 +26,24 @@ trait Rival {
     }
 }
 
-const NAMES: [&str; 5] = ["osmill raw", "osmill packed", "redb", "lmdb", "fjall"];
+const NAMES: &[&str] = &[
+    "osmill raw",
+    "osmill packed",
+    "redb",
+    "lmdb",
+    "fjall",
+    #[cfg(feature = "rocksdb")]
+    "rocksdb",
+];
 
 /// Where the child finds its name.
 const CHILD: &str = "DISKARRAY_BENCH_RIVAL";
 /// What the benchmark's own batches and the program take of the limit; our store's budget is the rest. The others get a part of that as
 /// cache, the page cache uses what they leave.
-const OWN: u64 = 24 << 20;
+const OWN: u64 = 14 << 20;
+
+/// Keys of one call of [`Rival::load`].
+const LOAD: usize = 1 << 17;
 
 pub fn disk(args: &Args, figures: &Figures, n: u64, pattern: Pattern, limit: u64) {
     if let Ok(name) = std::env::var(CHILD) {
@@ -43,7 +54,7 @@ pub fn disk(args: &Args, figures: &Figures, n: u64, pattern: Pattern, limit: u64
         pattern.name(),
         limit >> 20,
     ));
-    for name in NAMES {
+    for &name in NAMES {
         if args
             .only
             .as_ref()
@@ -138,6 +149,8 @@ fn one(args: &Args, figures: &Figures, name: &str, n: u64, pattern: Pattern, mem
         "redb" => Box::new(Redb::new(&dir, memory)),
         "lmdb" => Box::new(Lmdb::new(&dir)),
         "fjall" => Box::new(Fjall::new(&dir, memory)),
+        #[cfg(feature = "rocksdb")]
+        "rocksdb" => Box::new(Rocks::new(&dir, memory)),
         _ => Box::new(Ours::new(args, &dir, memory, name)),
     };
     let figure = |row: &str, ops_per_s: f64| {
@@ -152,7 +165,7 @@ fn one(args: &Args, figures: &Figures, name: &str, n: u64, pattern: Pattern, mem
     let start = Instant::now();
     let mut stream = pattern.stream(n);
     loop {
-        let keys: Vec<u64> = stream.by_ref().take(1 << 18).collect();
+        let keys: Vec<u64> = stream.by_ref().take(LOAD).collect();
         if keys.is_empty() {
             break;
         }
@@ -316,8 +329,12 @@ impl Lmdb {
         let mut options = heed::EnvOpenOptions::new();
         options.map_size(16 << 30);
         // SAFETY: the file is made here and nobody else maps or truncates it. A writable map lets changed pages go to disk under pressure, where
-        // a private copy of each would not fit the limit.
-        let env = unsafe { options.flags(heed::EnvFlags::WRITE_MAP).open(dir) }.unwrap();
+        // a private copy of each would not fit the limit; reading around a page that is asked for would push out others for nothing.
+        let env = unsafe {
+            let flags = heed::EnvFlags::WRITE_MAP | heed::EnvFlags::NO_READ_AHEAD;
+            options.flags(flags).open(dir)
+        }
+        .unwrap();
         let mut transaction = env.write_txn().unwrap();
         let keys = env.create_database(&mut transaction, None).unwrap();
         transaction.commit().unwrap();
@@ -379,8 +396,12 @@ impl Fjall {
 }
 
 impl Rival for Fjall {
+    /// Batches of ascending keys would be held in memory several times over; ingestion writes them as tables.
     fn load(&mut self, keys: &[u64]) {
-        self.insert(keys);
+        let mut ingestion = self.1.start_ingestion().unwrap();
+        keys.iter()
+            .for_each(|k| ingestion.write(k.to_be_bytes(), []).unwrap());
+        ingestion.finish().unwrap();
     }
     fn search(&mut self, keys: &[u64]) -> usize {
         let there = |k: &&u64| self.1.contains_key(k.to_be_bytes()).unwrap();
@@ -404,5 +425,61 @@ impl Rival for Fjall {
         }
         batch.commit().unwrap();
         self.0.persist(fjall::PersistMode::SyncAll).unwrap();
+    }
+}
+
+#[cfg(feature = "rocksdb")]
+struct Rocks(rocksdb::DB, rocksdb::WriteOptions);
+
+#[cfg(feature = "rocksdb")]
+impl Rocks {
+    fn new(dir: &Path, memory: u64) -> Self {
+        let mut table = rocksdb::BlockBasedOptions::default();
+        table.set_block_cache(&rocksdb::Cache::new_lru_cache(memory as usize / 2));
+        table.set_cache_index_and_filter_blocks(true);
+        table.set_pin_l0_filter_and_index_blocks_in_cache(true);
+        table.set_bloom_filter(10.0, false);
+        let mut options = rocksdb::Options::default();
+        options.create_if_missing(true);
+        options.set_block_based_table_factory(&table);
+        options.set_write_buffer_size(memory as usize / 16);
+        options.set_max_write_buffer_number(2);
+        options.set_max_background_jobs(2);
+        options.set_max_open_files(64);
+        options.set_compression_type(rocksdb::DBCompressionType::None);
+        let mut write = rocksdb::WriteOptions::default();
+        write.set_sync(true);
+        Self(rocksdb::DB::open(&options, dir.join("rocksdb")).unwrap(), write)
+    }
+}
+
+#[cfg(feature = "rocksdb")]
+impl Rival for Rocks {
+    fn load(&mut self, keys: &[u64]) {
+        self.insert(keys);
+    }
+    fn search(&mut self, keys: &[u64]) -> usize {
+        let there = |k: &&u64| self.0.get_pinned(k.to_be_bytes()).unwrap().is_some();
+        keys.iter().filter(there).count()
+    }
+    fn search_many(&mut self, keys: &[u64]) -> usize {
+        let mut found = 0;
+        // Pinned blocks have to fit the cache.
+        for part in keys.chunks(512) {
+            let names: Vec<[u8; 8]> = part.iter().map(|k| k.to_be_bytes()).collect();
+            let values = self.0.multi_get(&names);
+            found += values.iter().filter(|v| v.as_ref().unwrap().is_some()).count();
+        }
+        found
+    }
+    fn insert(&mut self, keys: &[u64]) {
+        let mut batch = rocksdb::WriteBatch::default();
+        keys.iter().for_each(|k| batch.put(k.to_be_bytes(), []));
+        self.0.write_opt(batch, &self.1).unwrap();
+    }
+    fn delete(&mut self, keys: &[u64]) {
+        let mut batch = rocksdb::WriteBatch::default();
+        keys.iter().for_each(|k| batch.delete(k.to_be_bytes()));
+        self.0.write_opt(batch, &self.1).unwrap();
     }
 }

@@ -1,7 +1,7 @@
 //! The store alone: against the device, in batches, as a table of node locations, and beyond memory.
 
 use crate::figures::{Figures, Rate};
-use crate::keys::{Random, absent, locations, node_ids, present, spread, zipf};
+use crate::keys::{Pattern, Random, absent, locations, node_ids, present, spread, zipf};
 use crate::{Args, cpu_seconds, per_second, rate, resident};
 use osmill_diskarray::backend::{Backend, FileBackend};
 use osmill_diskarray::{Batch, Device, Durability, Encoding, Operation, Options, OrderedMap, Reply};
@@ -58,14 +58,12 @@ fn options(args: &Args, memory: u64) -> Options {
         .access(args.access)
 }
 
-fn ours(figures: &Figures, row: &str, encoding: Encoding, n: u64, ops_per_s: f64) {
-    let arm = match encoding {
-        Encoding::Raw => "osmill raw",
-        Encoding::Packed => "osmill packed",
-    };
+/// A store's figure: what it holds and what it may take.
+fn ours(figures: &Figures, row: &str, map: &OrderedMap<()>, n: u64, ops_per_s: f64) {
+    let stats = map.stats().unwrap();
     figures.rate(&Rate {
         row,
-        arm,
+        arm: &format!("osmill {}, {} MiB", stats.encoding, stats.memory_budget >> 20),
         n,
         ops_per_s,
         peer: false,
@@ -88,8 +86,31 @@ fn build(args: &Args, figures: &Figures, n: u64, memory: u64, encoding: Encoding
         stats.directory_memory as f64 / n as f64,
         stats.memory_budget >> 20,
     ));
-    ours(figures, "file load", encoding, n, load);
+    ours(figures, "file load", &map, n, load);
     (file, map)
+}
+
+/// What a map has read and written so far: reads, their bytes, writes, their bytes.
+struct Moved([u64; 4]);
+
+impl Moved {
+    fn until_now(map: &OrderedMap<()>) -> Self {
+        let stats = map.stats().unwrap();
+        Self([stats.reads, stats.read_bytes, stats.writes, stats.written_bytes])
+    }
+
+    /// What was moved since, an operation.
+    fn a_key(&self, map: &OrderedMap<()>, ops: u64) -> String {
+        let now = Self::until_now(map);
+        let a_key = |i: usize| (now.0[i] - self.0[i]) as f64 / ops as f64;
+        format!(
+            "{:.2} reads of {:.0} bytes and {:.2} writes of {:.0} bytes an operation",
+            a_key(0),
+            a_key(1),
+            a_key(2),
+            a_key(3)
+        )
+    }
 }
 
 /// Single operations in flight from one thread, against the device's random reads before and after. No commit in between.
@@ -101,6 +122,7 @@ pub fn window(args: &Args, figures: &Figures, n: u64, encoding: Encoding) {
     let mut results = vec![];
     for name in ["search", "search zipf", "at", "insert", "delete"] {
         let mut inserted = vec![];
+        let moved = Moved::until_now(&map);
         let mut pipeline = map.pipeline(2048);
         let mut hits = 0u64;
         let mut note = |reply: Option<Reply<()>>| {
@@ -130,6 +152,7 @@ pub fn window(args: &Args, figures: &Figures, n: u64, encoding: Encoding) {
         });
         let cpu = (cpu_seconds() - cpu) * 1e6 / ops as f64;
         drop(pipeline);
+        let moved = moved.a_key(&map, ops);
         match name {
             "search" | "search zipf" | "at" => assert_eq!(hits, ops),
             "insert" => assert!(map.get_many(&inserted).unwrap().iter().all(Option::is_some)),
@@ -137,21 +160,33 @@ pub fn window(args: &Args, figures: &Figures, n: u64, encoding: Encoding) {
         }
         let start = Instant::now();
         map.commit(Durability::Batch, &[]).unwrap();
-        results.push((name, r, cpu, start.elapsed()));
+        results.push((
+            name,
+            r,
+            format!(
+                "{cpu:.1} us of CPU an operation, the kernel's included; {moved}; commit after {:.2?}",
+                start.elapsed()
+            ),
+        ));
     }
+    let stats = map.stats().unwrap();
+    let arm = format!("osmill {}, {} MiB", stats.encoding, stats.memory_budget >> 20);
+    figures.bytes("window memory", Pattern::Uniform, n, &arm, stats.memory);
+    figures.bytes("window disk", Pattern::Uniform, n, &arm, stats.file_bytes);
     let after = ceiling(args, figures, "after");
-    for (name, r, cpu, commit) in results {
-        ours(figures, &format!("window {name}"), encoding, n, r);
+    for (name, r, costs) in results {
+        ours(figures, &format!("window {name}"), &map, n, r);
         figures.note(&format!(
-            "window of 2048: {name} {} = {:.0} % of the random-read ceiling, {cpu:.1} us of CPU an operation, the kernel's included; commit after {commit:.2?}",
+            "window of 2048: {name} {} = {:.0} % of the random-read ceiling, {costs}",
             per_second(r),
             r / before.iops.min(after.iops) * 100.0
         ));
     }
 }
 
-/// Durable batches of insertions and deletions, batches of lookups.
+/// Durable batches of insertions and deletions, batches of lookups, between two measurements of the device.
 pub fn batch(args: &Args, figures: &Figures, n: u64, encoding: Encoding, sizes: &[(u64, usize)]) {
+    ceiling(args, figures, "before");
     let (_file, mut map) = build(args, figures, n, 264 << 20, encoding);
     let mut random = Random(9);
     for &(size, rounds) in sizes {
@@ -160,43 +195,99 @@ pub fn batch(args: &Args, figures: &Figures, n: u64, encoding: Encoding, sizes: 
             m => format!("{m} M"),
         };
         for _ in 0..rounds {
-            let figure = |row: &str, r: f64| ours(figures, &format!("batch {label} {row}"), encoding, n, r);
+            let figure = |map: &OrderedMap<()>, row: &str, r: f64| {
+                ours(figures, &format!("batch {label} {row}"), map, n, r)
+            };
             let keys: Vec<u64> = (0..size).map(|_| absent(&mut random)).collect();
             let before = map.len();
+            let moved = Moved::until_now(&map);
+            let (cpu, mut applied) = (cpu_seconds(), Duration::ZERO);
             let r = rate(size, || {
                 let mut batch = Batch::new();
                 keys.iter().for_each(|&k| batch.put(k, ()));
+                let start = Instant::now();
                 map.apply(&mut batch).unwrap();
+                applied = start.elapsed();
                 map.commit(Durability::Batch, &[]).unwrap();
             });
-            figure("insert durable", r);
+            figures.note(&format!(
+                "batch {label} insert: {applied:.2?} to apply, {:.2} s of CPU, the kernel's included; {}",
+                cpu_seconds() - cpu,
+                moved.a_key(&map, size)
+            ));
+            figure(&map, "insert durable", r);
             let known: Vec<u64> = (0..size).map(|_| present(&mut random, n)).collect();
             assert!(map.get_many(&keys).unwrap().iter().all(Option::is_some));
             let r = rate(size, || {
                 assert!(map.get_many(&known).unwrap().iter().all(Option::is_some));
             });
-            figure("search", r);
+            figure(&map, "search", r);
             let ranks: Vec<u64> = (0..size).map(|_| random.below(map.len())).collect();
             let r = rate(size, || {
                 assert!(map.at_many(&ranks).unwrap().iter().all(Option::is_some));
             });
-            figure("at", r);
+            figure(&map, "at", r);
             let r = rate(size, || {
                 let mut batch = Batch::new();
                 keys.iter().for_each(|&k| batch.remove(k));
                 map.apply(&mut batch).unwrap();
                 map.commit(Durability::Batch, &[]).unwrap();
             });
-            figure("delete durable", r);
+            figure(&map, "delete durable", r);
             assert_eq!(map.len(), before);
         }
     }
     let stats = map.stats().unwrap();
+    ceiling(args, figures, "after");
     figures.note(&format!(
         "file {} MiB, peak resident {:.0} MiB",
         stats.file_bytes >> 20,
         resident().0
     ));
+}
+
+/// Single changes strewn over dense ids, which bitmaps hold: more of them than the write buffer takes as rows.
+pub fn dense(args: &Args, figures: &Figures) {
+    let n = args.n.unwrap_or(500_000_000);
+    let file = file(args, "dense");
+    let mut map = OrderedMap::<()>::create(&file.0, options(args, 64 << 20)).unwrap();
+    map.bulk_load(node_ids(n).map(|id| (id, ()))).unwrap();
+    map.commit(Durability::Batch, &[]).unwrap();
+    let last = map.last().unwrap().unwrap().0;
+    let (mut random, ops) = (Random(19), args.ops.unwrap_or(100_000));
+    let asked: Vec<u64> = (0..ops).map(|_| random.below(last)).collect();
+    let there = map.get_many(&asked).unwrap();
+    let known = there.iter().flatten().count();
+    for (name, left) in [("insert", ops as usize), ("delete", 0)] {
+        let (cpu, mut found) = (cpu_seconds(), 0);
+        let r = rate(ops, || {
+            let mut pipeline = map.pipeline(512);
+            let mut note =
+                |reply: Option<Reply<()>>| found += usize::from(reply == Some(Reply::Value(Some(()))));
+            for &id in &asked {
+                let op = if left > 0 {
+                    Operation::Insert(id, ())
+                } else {
+                    Operation::Remove(id)
+                };
+                note(pipeline.push(op).unwrap());
+            }
+            while let Some(reply) = pipeline.pop().unwrap() {
+                note(Some(reply));
+            }
+        });
+        let cpu = (cpu_seconds() - cpu) * 1e6 / ops as f64;
+        assert!(left == 0 || found >= known);
+        assert_eq!(map.get_many(&asked).unwrap().iter().flatten().count(), left);
+        let start = Instant::now();
+        map.commit(Durability::Batch, &[]).unwrap();
+        ours(figures, &format!("dense {name}"), &map, n, r);
+        figures.note(&format!(
+            "single changes strewn over dense ids: {cpu:.1} us of CPU an operation, the kernel's included; commit after {:.2?}",
+            start.elapsed()
+        ));
+    }
+    figures.note(&map.stats().unwrap().to_string());
 }
 
 /// Node id to location, as a table of a planet's nodes that is updated every minute.
@@ -300,7 +391,7 @@ pub fn big(args: &Args, figures: &Figures) {
     });
     assert_eq!(found, ops);
     drop(pipeline);
-    ours(figures, "window search", Encoding::Raw, n, r);
+    ours(figures, "window search", &map, n, r);
     for size in [1 << 16, size] {
         let keys: Vec<u64> = (0..size).map(|_| absent(&mut random)).collect();
         let r = rate(size, || {
@@ -312,7 +403,7 @@ pub fn big(args: &Args, figures: &Figures) {
         ours(
             figures,
             &format!("batch {} K insert durable", size >> 10),
-            Encoding::Raw,
+            &map,
             n,
             r,
         );

@@ -15,6 +15,7 @@
 //! the higher epoch is alive. The checksum is repeated in the parent, so a write that was lost or went to
 //! another place is noticed although the block there is valid by itself.
 
+pub(crate) mod bitmap;
 pub(crate) mod bits;
 mod packed;
 
@@ -163,6 +164,28 @@ impl<'a> Page<'a> {
             count: keys.len(),
             body: Body::Raw(keys, vals),
         }
+    }
+
+    /// Views the payload of a bitmap.
+    pub fn of_bitmap(shape: &'a Shape, payload: &'a [u8], count: usize) -> Self {
+        Self {
+            shape,
+            count,
+            body: Body::Bitmap(u64_at(payload, 0), &payload[8..]),
+        }
+    }
+
+    /// First key and bits, where the extent is a bitmap.
+    pub fn bitmap(&self) -> Option<(u64, &'a [u8])> {
+        match self.body {
+            Body::Bitmap(base, map) => Some((base, map)),
+            _ => None,
+        }
+    }
+
+    /// Number of keys.
+    pub fn count(&self) -> usize {
+        self.count
     }
 
     /// As [`lower_bound_near`](Self::lower_bound_near), without an idea of the place.
@@ -372,7 +395,7 @@ impl Encoder {
         let raw = self.raw_fit(limit).min(keys.len());
         if self.encoding == Encoding::Packed && !keys.is_empty() {
             let dense = if self.shape.width == 0 {
-                bitmap_fit(keys, limit)
+                bitmap::fit(keys, limit)
             } else {
                 0
             };
@@ -391,7 +414,7 @@ impl Encoder {
                 };
             }
             if dense > raw {
-                return bitmap_write(keys, dense, out);
+                return bitmap::write(keys, dense, out);
             }
         }
         for (slot, key) in out.as_chunks_mut::<8>().0.iter_mut().zip(&keys[..raw]) {
@@ -404,28 +427,6 @@ impl Encoder {
             count: raw,
             used,
         }
-    }
-}
-
-/// Leading keys that a bitmap of `limit` bytes would hold.
-fn bitmap_fit(keys: &[u64], limit: usize) -> usize {
-    let bits = (limit - 8) as u64 * 8;
-    keys.partition_point(|k| k - keys[0] < bits).min(u16::MAX.into())
-}
-
-fn bitmap_write(keys: &[u64], count: usize, out: &mut [u8]) -> Encoded {
-    let span = (keys[count - 1] - keys[0]) as usize + 1;
-    let used = 8 + span.div_ceil(8);
-    out[..8].copy_from_slice(&keys[0].to_le_bytes());
-    out[8..used].fill(0);
-    for k in &keys[..count] {
-        let bit = (k - keys[0]) as usize;
-        out[8 + bit / 8] |= 1 << (bit % 8);
-    }
-    Encoded {
-        codec: BITMAP,
-        count,
-        used,
     }
 }
 

@@ -8,10 +8,15 @@
 
 use super::{WireError, gather_sevens, read_varint, write_varint};
 
+/// The bytes of a chunk and eight more, so that each varint that ends in it can be read as one word.
+const CHUNK_AND_WORD: usize = 64 + 8;
+
 /// The steps that differ between processors.
 trait Steps {
     /// One bit for each byte that ends a varint: its continuation bit is not set.
     fn varint_ends(chunk: &[u8; 64]) -> u64;
+    /// One bit for each byte that is 0.
+    fn zeros(chunk: &[u8; 64]) -> u64;
     /// The value of a varint of `len` bytes, from 1 to 8, at the beginning of `word`.
     fn value(word: u64, len: usize) -> u64;
     /// The 56 lowest bits of a value, seven in each byte.
@@ -44,6 +49,19 @@ impl Steps for Portable {
     fn varint_ends(chunk: &[u8; 64]) -> u64 {
         let words = chunk.as_chunks::<8>().0.iter().enumerate();
         words.fold(0, |ends, (i, word)| ends | eight_ends(*word) << (8 * i))
+    }
+
+    #[inline(always)]
+    fn zeros(chunk: &[u8; 64]) -> u64 {
+        // Adding 0x7f to seven bits reaches the eighth unless they are 0.
+        let others = chunk.as_chunks::<8>().0.iter().map(|word| {
+            let word = u64::from_le_bytes(*word);
+            ((word & 0x7f7f_7f7f_7f7f_7f7f) + 0x7f7f_7f7f_7f7f_7f7f) | word
+        });
+        let bits = others
+            .enumerate()
+            .map(|(i, word)| eight_ends(word.to_le_bytes()) << (8 * i));
+        bits.fold(0, |zeros, bits| zeros | bits)
     }
 
     #[inline(always)]
@@ -99,23 +117,41 @@ fn encode_with<S: Steps>(out: &mut Vec<u8>, values: impl Iterator<Item = u64>) {
     unsafe { out.set_len(len) };
 }
 
-/// Folds the numbers of a packed column. What is folded travels by value, so that it stays in registers.
+/// Folds the numbers of a packed column. What is folded travels by value, so that it stays in registers. With
+/// `SKIP_ZEROS` numbers that are a single byte 0 may be left out, which saves most of the work where most are.
 ///
 /// # Errors
 ///
 /// A varint that is cut off or too long; those before it were folded.
 #[inline]
-pub(super) fn fold<A: Copy>(bytes: &[u8], init: A, step: impl FnMut(A, u64) -> A) -> Result<A, WireError> {
-    #[cfg(target_arch = "x86_64")]
-    if bytes.len() >= 72 && x86::is_fast() {
-        // SAFETY: the processor has what the function was compiled for.
-        return unsafe { x86::fold(bytes, init, step) };
+pub(super) fn fold<const SKIP_ZEROS: bool, A: Copy>(
+    bytes: &[u8],
+    init: A,
+    step: impl FnMut(A, u64) -> A,
+) -> Result<A, WireError> {
+    if bytes.len() < CHUNK_AND_WORD {
+        return fold_short(bytes, init, step);
     }
-    fold_with::<Portable, A>(bytes, init, step)
+    #[cfg(target_arch = "x86_64")]
+    if x86::is_fast() {
+        // SAFETY: the processor has what the function was compiled for.
+        return unsafe { x86::fold::<SKIP_ZEROS, A>(bytes, init, step) };
+    }
+    fold_with::<Portable, SKIP_ZEROS, A>(bytes, init, step)
+}
+
+/// Varint by varint.
+#[inline(always)]
+fn fold_short<A>(mut bytes: &[u8], init: A, mut step: impl FnMut(A, u64) -> A) -> Result<A, WireError> {
+    let mut folded = init;
+    while !bytes.is_empty() {
+        folded = step(folded, read_varint(&mut bytes)?);
+    }
+    Ok(folded)
 }
 
 #[inline(always)]
-fn fold_with<S: Steps, A: Copy>(
+fn fold_with<S: Steps, const SKIP_ZEROS: bool, A: Copy>(
     bytes: &[u8],
     init: A,
     mut step: impl FnMut(A, u64) -> A,
@@ -123,38 +159,55 @@ fn fold_with<S: Steps, A: Copy>(
     // A copy that is the function's own can be kept in registers.
     let mut folded = init;
     let (mut start, mut at) = (0, 0);
-    // Eight more bytes, so that each varint can be read as one word.
-    while let Some(chunk) = bytes.get(at..at + 72).and_then(|chunk| chunk.first_chunk::<64>()) {
-        let mut ends = S::varint_ends(chunk);
-        if ends == u64::MAX && start == at {
+    while let Some(chunk) = bytes
+        .get(at..at + CHUNK_AND_WORD)
+        .and_then(|chunk| chunk.first_chunk::<64>())
+    {
+        let ends = S::varint_ends(chunk);
+        let are_short = none_is_long(ends) && at - start + ends.trailing_zeros() as usize <= 7;
+        let mut todo = ends;
+        if !SKIP_ZEROS && ends == u64::MAX && start == at {
             for byte in chunk {
                 folded = step(folded, u64::from(*byte));
             }
             start += 64;
-        } else if none_is_long(ends) && at - start + ends.trailing_zeros() as usize <= 7 {
-            while ends != 0 {
-                let end = at + ends.trailing_zeros() as usize + 1;
-                ends &= ends - 1;
+        } else if SKIP_ZEROS && are_short {
+            let starts = ends << 1 | u64::from(start == at);
+            todo &= !(S::zeros(chunk) & starts);
+            while todo != 0 {
+                let bit = todo.trailing_zeros();
+                todo &= todo - 1;
+                // It begins where the one before it ends, which may have been a zero.
+                let before = ends & ((1 << bit) - 1);
+                if before != 0 {
+                    start = at + 64 - before.leading_zeros() as usize;
+                }
+                let end = at + bit as usize + 1;
                 // SAFETY: `start` is within the chunk or before it, and eight more bytes follow the chunk.
+                let word = unsafe { bytes.as_ptr().add(start).cast::<u64>().read_unaligned() };
+                folded = step(folded, S::value(u64::from_le(word), end - start));
+            }
+            start = at + 64 - ends.leading_zeros() as usize;
+        } else if are_short {
+            while todo != 0 {
+                let end = at + todo.trailing_zeros() as usize + 1;
+                todo &= todo - 1;
+                // SAFETY: as above.
                 let word = unsafe { bytes.as_ptr().add(start).cast::<u64>().read_unaligned() };
                 folded = step(folded, S::value(u64::from_le(word), end - start));
                 start = end;
             }
         } else {
-            while ends != 0 {
-                let end = at + ends.trailing_zeros() as usize + 1;
-                ends &= ends - 1;
+            while todo != 0 {
+                let end = at + todo.trailing_zeros() as usize + 1;
+                todo &= todo - 1;
                 folded = step(folded, read_varint(&mut &bytes[start..])?);
                 start = end;
             }
         }
         at += 64;
     }
-    let mut rest = &bytes[start..];
-    while !rest.is_empty() {
-        folded = step(folded, read_varint(&mut rest)?);
-    }
-    Ok(folded)
+    fold_short(&bytes[start..], folded, step)
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -205,6 +258,19 @@ mod x86 {
         }
 
         #[inline(always)]
+        fn zeros(chunk: &[u8; 64]) -> u64 {
+            // SAFETY: as above.
+            unsafe {
+                let zero = _mm256_setzero_si256();
+                let bits = |at| {
+                    let half = _mm256_loadu_si256(chunk.as_ptr().add(at).cast());
+                    u64::from(_mm256_movemask_epi8(_mm256_cmpeq_epi8(half, zero)) as u32)
+                };
+                bits(0) | bits(32) << 32
+            }
+        }
+
+        #[inline(always)]
         fn value(word: u64, len: usize) -> u64 {
             // SAFETY: BMI2 is there, or `fold` is not called.
             unsafe { _pext_u64(word, _bzhi_u64(0x7f7f_7f7f_7f7f_7f7f, 8 * len as u32)) }
@@ -222,9 +288,13 @@ mod x86 {
         encode_with::<Avx2>(out, values);
     }
 
-    #[target_feature(enable = "avx2,bmi1,bmi2")]
-    pub fn fold<A: Copy>(bytes: &[u8], init: A, step: impl FnMut(A, u64) -> A) -> Result<A, WireError> {
-        fold_with::<Avx2, A>(bytes, init, step)
+    #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt")]
+    pub fn fold<const SKIP_ZEROS: bool, A: Copy>(
+        bytes: &[u8],
+        init: A,
+        step: impl FnMut(A, u64) -> A,
+    ) -> Result<A, WireError> {
+        fold_with::<Avx2, SKIP_ZEROS, A>(bytes, init, step)
     }
 }
 
@@ -249,11 +319,19 @@ mod tests {
         Ok(())
     }
 
+    /// A number of any length, often 0.
+    fn number() -> impl Strategy<Value = u64> {
+        prop_oneof![
+            2 => Just(0),
+            3 => (any::<u64>(), 0u32..64).prop_map(|(value, shift)| value >> shift),
+        ]
+    }
+
     proptest! {
-        /// Whichever processor runs the test, both ways give what reading varint by varint gives.
+        /// Whichever processor runs the test, all ways give what reading varint by varint gives.
         #[test]
         fn all_ways_agree(
-            values in proptest::collection::vec((any::<u64>(), 0u32..64).prop_map(|(v, shift)| v >> shift), 0..300),
+            values in proptest::collection::vec(number(), 0..300),
             ones in 0usize..200,
             padded in proptest::collection::vec(0usize..11, 0..10),
             noise in proptest::collection::vec(prop_oneof![any::<u8>(), 0x80u8..], 0..20),
@@ -269,13 +347,21 @@ mod tests {
             bytes.extend(noise);
             more.iter().for_each(|v| write_varint(&mut bytes, (*v).into()));
             let expected = decoded(|visit| one_by_one(&bytes, visit));
-            let portable = decoded(|visit| fold_with::<Portable, ()>(&bytes, (), |(), v| visit(v)));
+            let portable = decoded(|visit| fold_with::<Portable, false, ()>(&bytes, (), |(), v| visit(v)));
             prop_assert_eq!(portable, expected.clone());
-            prop_assert_eq!(decoded(|visit| fold(&bytes, (), |(), v| visit(v))), expected);
+            prop_assert_eq!(decoded(|visit| fold::<false, ()>(&bytes, (), |(), v| visit(v))), expected.clone());
+
+            let nonzero = |(values, result): Decoded| {
+                (values.into_iter().filter(|v| *v != 0).collect::<Vec<_>>(), result)
+            };
+            let portable = decoded(|visit| fold_with::<Portable, true, ()>(&bytes, (), |(), v| visit(v)));
+            prop_assert_eq!(nonzero(portable), nonzero(expected.clone()));
+            let fast = decoded(|visit| fold::<true, ()>(&bytes, (), |(), v| visit(v)));
+            prop_assert_eq!(nonzero(fast), nonzero(expected));
         }
 
         #[test]
-        fn numbers_are_written_as_one_by_one(values in proptest::collection::vec((any::<u64>(), 0u32..64).prop_map(|(v, shift)| v >> shift), 0..300)) {
+        fn numbers_are_written_as_one_by_one(values in proptest::collection::vec(number(), 0..300)) {
             let mut expected = vec![1, 2, 3];
             let (mut portable, mut fast) = (expected.clone(), expected.clone());
             values.iter().for_each(|v| write_varint(&mut expected, *v));
