@@ -35,7 +35,7 @@ pub fn blob(data: &[u8]) {
     assert!(raw.len() <= MAX_BLOB_SIZE);
     let mut message = Vec::new();
     Compressor::new("zlib:1".parse().expect("a codec"))
-        .write_blob(&raw, &mut message)
+        .write_blob(&raw, None, &mut message)
         .expect("it is within the limits");
     let mut again = Vec::new();
     let blob = parse_blob(&message).expect("what was written can be read");

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use crate::MAX_BLOB_SIZE;
 use crate::error::FrameError;
+use crate::index::IndexRecord;
 use crate::wire::{write_bytes_field, write_varint, write_varint_field};
 
 /// How a blob's bytes are stored.
@@ -53,26 +54,34 @@ impl fmt::Display for Codec {
 pub struct Compression {
     /// The codec.
     pub codec: Codec,
-    /// Its level: 0 to 12 for zlib (libdeflate's), 1 to 22 for zstd, without meaning for others.
-    pub level: i32,
+    /// Its level: 0 to 12 for zlib (libdeflate's), 1 to 22 for zstd, without meaning for others. `None`: what suits
+    /// each block.
+    pub level: Option<i32>,
 }
 
 impl Compression {
     /// No compression.
     pub const NONE: Compression = Compression {
         codec: Codec::Raw,
-        level: 0,
+        level: None,
     };
 
-    /// The default level of a codec. libdeflate's level 4 writes OSM blocks slightly smaller than zlib's
-    /// level 6 does, at three times its speed.
+    /// A codec with the level that suits each block.
     pub const fn default_of(codec: Codec) -> Compression {
-        let level = match codec {
+        Compression { codec, level: None }
+    }
+
+    /// The level for a block with this record, of a codec that has levels.
+    ///
+    /// libdeflate's level 4 writes OSM blocks slightly smaller than zlib's level 6 does, at three times its speed; where ways
+    /// carry locations it takes level 5.
+    fn level_for(self, index: Option<&IndexRecord>) -> i32 {
+        self.level.unwrap_or(match self.codec {
+            Codec::Zlib if index.is_some_and(|index| index.has_way_locations) => 5,
             Codec::Zlib => 4,
             Codec::Zstd => 3,
             Codec::Raw | Codec::Lz4 => 0,
-        };
-        Compression { codec, level }
+        })
     }
 }
 
@@ -84,9 +93,10 @@ impl Default for Compression {
 
 impl fmt::Display for Compression {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.codec {
-            Codec::Raw | Codec::Lz4 => f.write_str(self.codec.name()),
-            Codec::Zlib | Codec::Zstd => write!(f, "{}:{}", self.codec, self.level),
+        f.write_str(self.codec.name())?;
+        match self.level {
+            Some(level) => write!(f, ":{level}"),
+            None => Ok(()),
         }
     }
 }
@@ -120,7 +130,7 @@ impl FromStr for Compression {
             if !levels.contains(&level) || *levels.end() == 0 {
                 return Err(fail());
             }
-            compression.level = level;
+            compression.level = Some(level);
         }
         Ok(compression)
     }
@@ -250,7 +260,8 @@ fn damaged(codec: Codec, what: String) -> FrameError {
 /// Compresses blobs, with state that is worth keeping between them. One per thread.
 pub struct Compressor {
     compression: Compression,
-    zlib: Option<libdeflater::Compressor>,
+    /// One for each level that was used.
+    zlib: Vec<(i32, libdeflater::Compressor)>,
     zstd: Option<zstd::bulk::Compressor<'static>>,
     buffer: Vec<u8>,
 }
@@ -268,18 +279,24 @@ impl Compressor {
     pub fn new(compression: Compression) -> Self {
         Compressor {
             compression,
-            zlib: None,
+            zlib: Vec::new(),
             zstd: None,
             buffer: Vec::new(),
         }
     }
 
-    /// Appends to `out` the Blob message that holds `raw`.
-    pub fn write_blob(&mut self, raw: &[u8], out: &mut Vec<u8>) -> Result<(), FrameError> {
+    /// Appends to `out` the Blob message that holds `raw`, of which this is the index record, if it is a block.
+    pub fn write_blob(
+        &mut self,
+        raw: &[u8],
+        index: Option<&IndexRecord>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), FrameError> {
         if raw.len() > MAX_BLOB_SIZE {
             return Err(FrameError::TooLargeToWrite(raw.len()));
         }
-        let Compression { codec, level } = self.compression;
+        let codec = self.compression.codec;
+        let level = self.compression.level_for(index);
         let failed = |what: String| FrameError::Compressed {
             codec: codec.name(),
             what,
@@ -290,14 +307,16 @@ impl Compressor {
                 return Ok(());
             }
             Codec::Zlib => {
-                let zlib = match &mut self.zlib {
-                    Some(zlib) => zlib,
-                    slot => {
-                        let level = libdeflater::CompressionLvl::new(level)
+                let at = match self.zlib.iter().position(|(known, _)| *known == level) {
+                    Some(at) => at,
+                    None => {
+                        let libdeflate = libdeflater::CompressionLvl::new(level)
                             .map_err(|_| failed(format!("level {level} does not exist")))?;
-                        slot.insert(libdeflater::Compressor::new(level))
+                        self.zlib.push((level, libdeflater::Compressor::new(libdeflate)));
+                        self.zlib.len() - 1
                     }
                 };
+                let zlib = &mut self.zlib[at].1;
                 grow(&mut self.buffer, zlib.zlib_compress_bound(raw.len()));
                 let written = zlib
                     .zlib_compress(raw, &mut self.buffer)
@@ -366,12 +385,33 @@ mod tests {
     }
 
     #[test]
+    fn the_level_suits_the_block_unless_it_is_given() {
+        let located = IndexRecord {
+            has_way_locations: true,
+            ..IndexRecord::default()
+        };
+        // Words at random, whose matches are not all found at once.
+        let words = |i: u64| (i.wrapping_mul(i).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 55).to_string();
+        let raw: Vec<u8> = (0..60_000).flat_map(|i| words(i).into_bytes()).collect();
+        let size = |compression: &str, index| {
+            let mut message = Vec::new();
+            let mut compressor = Compressor::new(compression.parse().unwrap());
+            compressor.write_blob(&raw, index, &mut message).unwrap();
+            message.len()
+        };
+        let (four, five) = (size("zlib:4", None), size("zlib:5", None));
+        assert!(four != five);
+        assert_eq!((size("zlib", None), size("zlib", Some(&located))), (four, five));
+        assert_eq!(size("zlib:4", Some(&located)), four);
+    }
+
+    #[test]
     fn a_missing_size_is_found_out() {
         let raw = vec![7u8; 3_000_000];
         for name in ["zlib", "zstd", "lz4"] {
             let mut message = Vec::new();
             Compressor::new(name.parse().unwrap())
-                .write_blob(&raw, &mut message)
+                .write_blob(&raw, None, &mut message)
                 .unwrap();
             let blob = BlobData {
                 raw_size: None,
@@ -401,7 +441,7 @@ mod tests {
             let mut decompressor = Decompressor::default();
             for name in ALL {
                 let mut message = Vec::new();
-                Compressor::new(name.parse().unwrap()).write_blob(&raw, &mut message).unwrap();
+                Compressor::new(name.parse().unwrap()).write_blob(&raw, None, &mut message).unwrap();
                 let blob = parse_blob(&message).unwrap();
                 decompressor.decompress(&blob, &mut out).unwrap();
                 prop_assert_eq!(&out, &raw);

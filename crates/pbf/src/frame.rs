@@ -168,7 +168,7 @@ pub fn write_frame(
     scratch: &mut Vec<u8>,
 ) -> Result<usize, FrameError> {
     scratch.clear();
-    compressor.write_blob(raw, scratch)?;
+    compressor.write_blob(raw, index, scratch)?;
     let record = index.map(|index| index.encode(scratch.len()));
     write_blob_header(
         out,
@@ -207,7 +207,7 @@ mod tests {
         assert_eq!(parse_blob(&[]), Err(FrameError::NoData));
         let mut compressor = Compressor::new(Compression::NONE);
         let large = vec![0; MAX_BLOB_SIZE + 1];
-        assert!(compressor.write_blob(&large, &mut Vec::new()).is_err());
+        assert!(compressor.write_blob(&large, None, &mut Vec::new()).is_err());
     }
 
     proptest! {

@@ -291,7 +291,7 @@ impl FormatSpec {
                     expected,
                 });
             }
-            compression.level = level;
+            compression.level = Some(level);
         }
         Ok(Some(compression))
     }
