@@ -309,8 +309,7 @@ impl Core {
             decoded.map_err(|why| self.store.corrupt(item.entry.loc, why))?;
             return Ok(false);
         };
-        self.write_one(&mut batch.out, e, item.high)?;
-        self.replace_range(&mut batch.out, item.low, item.high)?;
+        self.emit(&mut batch.out, e, item.high)?;
         Ok(true)
     }
 
@@ -328,12 +327,15 @@ impl Core {
         };
         for (i, item) in chunk.items.iter().enumerate() {
             let removed = batch.applied.removed;
-            let alone = !chunk.stream && batch.out.waiting() == 0;
+            let alone = batch.out.waiting() == 0;
             let bits = self.take_source(batch, ahead, item, alone)?;
             if let Some(count) = bits
                 && self.write_bitmap(batch, item, count)?
             {
-                batch.out.low = chunk.items.get(i + 1).map_or(0, |next| next.low);
+                if !chunk.stream {
+                    self.replace_range(&mut batch.out, item.low, item.high)?;
+                    batch.out.low = chunk.items.get(i + 1).map_or(0, |next| next.low);
+                }
                 continue;
             }
             let old_last = batch.source.keys.last().copied();
@@ -373,8 +375,11 @@ impl Core {
             batch.out.low = chunk.items.get(i + 1).map_or(0, |next| next.low);
         }
         if chunk.stream {
-            self.write_full(&mut batch.out, FILL)?;
-            self.write_rest(&mut batch.out, leaf_high)?;
+            let covered = !batch.out.entries.is_empty() && batch.out.low == leaf_high.wrapping_add(1);
+            if !covered {
+                self.write_full(&mut batch.out, FILL)?;
+                self.write_rest(&mut batch.out, leaf_high)?;
+            }
             self.replace_range(&mut batch.out, leaf_low, leaf_high)?;
         }
         Ok(())
@@ -448,12 +453,19 @@ impl Core {
         })
     }
 
-    fn write_one(&mut self, out: &mut Out, e: Encoded, high: u64) -> Result<()> {
+    /// Writes the extent in `out.payload` for the keys up to `high`.
+    fn emit(&mut self, out: &mut Out, e: Encoded, high: u64) -> Result<()> {
         let entry = self.put_extent(&out.payload, e, (out.low, high), out.keep)?;
         out.entries.push(entry);
+        out.low = high.wrapping_add(1);
+        Ok(())
+    }
+
+    /// As [`emit`](Self::emit), for rows that were waiting.
+    fn write_one(&mut self, out: &mut Out, e: Encoded, high: u64) -> Result<()> {
+        self.emit(out, e, high)?;
         out.typical = e.count;
         out.at += e.count;
-        out.low = high.wrapping_add(1);
         Ok(())
     }
 

@@ -235,6 +235,18 @@ impl Pool {
         shard.frame_mut(frame).copy_from_slice(bytes);
     }
 
+    /// Puts a copy of a new block in while that pushes nothing out; an older one of the same number is forgotten in any case.
+    pub fn offer(&self, block: u32, bytes: &[u8]) {
+        self.remove(block);
+        let capacity = self.capacity(block as usize % SHARDS);
+        let shard = self.shard(block);
+        let room = !shard.spare.is_empty() || shard.owner.len() < capacity;
+        drop(shard);
+        if room {
+            self.insert(block, bytes);
+        }
+    }
+
     /// Forgets a block; true when it was here.
     pub fn remove(&self, block: u32) -> bool {
         let mut shard = self.shard(block);

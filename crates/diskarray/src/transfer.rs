@@ -339,7 +339,8 @@ impl Gather {
         (self.run, self.filled) = (run, 0);
     }
 
-    /// Adds an extent; returns its block and checksum. `keep` puts it into the pool as well.
+    /// Adds an extent; returns its block and checksum. `keep` puts it into the pool as well; else it goes there
+    /// if there is room.
     pub fn put(
         &mut self,
         store: &Store,
@@ -361,7 +362,7 @@ impl Gather {
         if keep {
             store.pool.insert(block, bytes);
         } else {
-            store.pool.remove(block);
+            store.pool.offer(block, bytes);
         }
         self.filled += 1;
         (block, sum)

@@ -176,6 +176,9 @@ fn one(args: &Args, figures: &Figures, name: &str, n: u64, pattern: Pattern, mem
     let mut random = Random(61);
     let ask =
         |random: &mut Random, m: usize| -> Vec<u64> { (0..m).map(|_| pattern.rank_key(random, n)).collect() };
+    // Caches as they are after a while of such searches.
+    let keys = ask(&mut random, 20_000);
+    assert_eq!(rival.search(&keys), keys.len());
     let keys = ask(&mut random, 10_000);
     figure(
         "search",

@@ -72,7 +72,12 @@ pub fn flip(payload: &mut [u8], bit: usize) {
 
 /// What to write of a payload with `count` keys; `None` when the keys are better written anew: few of them are left, or the first is gone.
 pub fn finish(payload: &[u8], count: usize) -> Option<Encoded> {
-    let used = payload.iter().rposition(|&b| b != 0)?.max(BASE) + 1;
+    let zeros = payload
+        .rchunks(8)
+        .take_while(|word| word.iter().all(|&b| b == 0))
+        .count();
+    let rest = &payload[..payload.len().saturating_sub(zeros * 8)];
+    let used = rest.iter().rposition(|&b| b != 0)?.max(BASE) + 1;
     // A key a byte is where groups of differences become smaller.
     (holds(payload, 0) && count >= used).then_some(Encoded {
         codec: BITMAP,

@@ -262,7 +262,11 @@ fn failures_of_reads_writes_flushes_and_space_stop_the_writer_only() {
     let mut struck = 0;
     for seed in 0..3u64 {
         for n in (0..120).step_by(5) {
-            for fault in [Fault::FailRead(n), Fault::FailWrite(n), Fault::FailFlush(n / 3)] {
+            for fault in [
+                Fault::FailRead(n / 3),
+                Fault::FailWrite(n / 2),
+                Fault::FailFlush(n / 3),
+            ] {
                 struck += u32::from(loud(seed + n, fault));
             }
         }
