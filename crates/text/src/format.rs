@@ -569,7 +569,7 @@ mod tests {
             zstd.blob_compression(),
             Ok(Some(Compression {
                 codec: Codec::Zstd,
-                level: 19
+                level: Some(19)
             }))
         );
         assert_eq!(spec("pbf").blob_compression(), Ok(None));
