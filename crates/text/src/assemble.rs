@@ -25,6 +25,13 @@ impl Action {
             Action::Delete => "delete",
         }
     }
+
+    /// The action whose name stands at the start of this text.
+    pub(crate) fn at_start(text: &[u8]) -> Option<Action> {
+        [Action::Create, Action::Modify, Action::Delete]
+            .into_iter()
+            .find(|action| text.starts_with(action.name().as_bytes()))
+    }
 }
 
 /// What is in a block that was read from text: elements of one kind, in the order of the file.

@@ -69,6 +69,10 @@ impl Fork for OplParser {
         }
     }
 
+    fn fork_behind(&self, _: &[u8]) -> Self {
+        self.fork()
+    }
+
     fn agrees(&self, _: &Self) -> bool {
         true
     }

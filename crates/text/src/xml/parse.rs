@@ -9,10 +9,7 @@ use super::value::Value;
 use crate::assemble::{Action, Assembler, Draft};
 use crate::error::{Bad, Problem, Stop, shortened};
 use crate::pieces::Fork;
-use crate::reader::{Header, Parse};
-
-/// Distinct warnings that are kept; a file of nothing but unknown names must not fill the memory.
-const MAX_WARNINGS: usize = 100;
+use crate::reader::{Header, MAX_WARNINGS, Parse};
 
 // Attributes of elements.
 const ID: u128 = code(b"id");
@@ -113,12 +110,22 @@ impl Fork for XmlParser {
         XmlParser {
             section: self.section,
             header: Header {
-                bounds: Vec::new(),
-                ..self.header.clone()
+                is_change: self.header.is_change,
+                ..Header::default()
             },
             warned: self.warned.clone(),
             ..XmlParser::default()
         }
+    }
+
+    fn fork_behind(&self, data: &[u8]) -> Self {
+        let mut fork = self.fork();
+        if let Section::Action(_) = self.section {
+            let tags = memchr::memrchr_iter(b'<', data).map(|at| &data[at + 1..]);
+            let action = tags.filter_map(Action::at_start).next();
+            fork.section = action.map_or(self.section, Section::Action);
+        }
+        fork
     }
 
     fn agrees(&self, other: &Self) -> bool {
@@ -127,7 +134,7 @@ impl Fork for XmlParser {
 
     fn join(&mut self, mut piece: Self) {
         self.section = piece.section;
-        self.header.timestamp = piece.header.timestamp;
+        self.header.timestamp = piece.header.timestamp.or(self.header.timestamp);
         self.header.bounds.append(&mut piece.header.bounds);
         self.warned.extend(piece.warned);
     }
