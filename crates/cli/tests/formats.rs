@@ -8,6 +8,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use common::{run, run_with_input, stderr, stdout};
+use osmill_model::{Location, Metadata};
+use osmill_pbf::{BlobType, BlockBuilder, Compression, Compressor, FileHeader, write_frame};
 use osmill_testkit::fixtures::{extract, extracts, files, shared_data};
 use osmill_testkit::osmium;
 
@@ -646,4 +648,107 @@ fn long_values_are_kept_whole_and_nothing_is_left_after_an_error() {
     assert_eq!(cut.status.code(), Some(2));
     assert!(stderr(&cut).contains("truncated"), "{}", stderr(&cut));
     assert_eq!(common::names(folder.path()), ["a.osm"]);
+}
+
+/// Blobs of hundreds of thousands of elements are printed a part at a time, and come out as one.
+#[test]
+fn large_blobs_are_printed_whole() {
+    let mut expected = String::new();
+    let mut file = Vec::new();
+    let (mut compressor, mut scratch) = (Compressor::new(Compression::default()), Vec::new());
+    let header = FileHeader::new("x").encode();
+    write_frame(
+        &mut file,
+        BlobType::Header,
+        None,
+        &header,
+        &mut compressor,
+        &mut scratch,
+    )
+    .unwrap();
+    for first in [1, 200_001] {
+        let mut builder = BlockBuilder::default();
+        for id in first..first + 200_000 {
+            let location = Location::new(id as i32, 5);
+            builder.add_node(id, Some(location), [], &Metadata::default());
+            let lon = id as f64 / 1e7;
+            expected.push_str(&format!("  <node id=\"{id}\" lat=\"0.0000005\" lon=\"{lon:.7}"));
+            expected.truncate(expected.trim_end_matches('0').len());
+            expected.push_str("\"/>\n");
+        }
+        let mut raw = Vec::new();
+        builder.finish(&mut raw);
+        write_frame(
+            &mut file,
+            BlobType::Data,
+            None,
+            &raw,
+            &mut compressor,
+            &mut scratch,
+        )
+        .unwrap();
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("large.osm.pbf");
+    std::fs::write(&path, file).unwrap();
+    let expected = format!(
+        "<?xml version='1.0' encoding='UTF-8'?>\n<osm version=\"0.6\" generator=\"x\">\n{expected}</osm>\n"
+    );
+    let printed = stdout(words(["cat", "--generator=x", "-f", "osm", "-o", "-"], &path));
+    assert_eq!(difference(&printed, expected.as_bytes()), None);
+    let zipped = folder.path().join("large.osm.gz");
+    stdout([
+        OsStr::new("cat"),
+        path.as_os_str(),
+        "--generator=x".as_ref(),
+        "-o".as_ref(),
+        zipped.as_os_str(),
+    ]);
+    let again = stdout(words(["cat", "--generator=x", "-f", "osm", "-o", "-"], &zipped));
+    assert_eq!(difference(&again, expected.as_bytes()), None);
+}
+
+/// Older versions of libosmium lose a small stream at the end of a bzip2 file.
+#[test]
+fn bzip2_files_do_not_end_in_small_streams() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("a.opl.bz2");
+    for nodes in [20_000, 24_200, 40_000] {
+        let lines = (0..nodes).map(|id| {
+            format!(
+                "n{id} v1 dV c0 t i0 u Tname={:x} x1.5 y2.5\n",
+                id * 7_919 % 65_521
+            )
+        });
+        let text: String = lines
+            .chain(["w1 v1 dV c0 t i0 u T Nn1,n2\n".to_owned()])
+            .collect();
+        let arguments = ["cat", "-F", "opl", "-", "-O", "-o"].map(OsStr::new);
+        let written = run_with_input(
+            arguments.iter().copied().chain([out.as_os_str()]),
+            text.as_bytes(),
+        );
+        assert!(written.status.success(), "{}", stderr(&written));
+        let bytes = std::fs::read(&out).unwrap();
+        let last = bytes
+            .windows(10)
+            .rposition(|window| window == b"BZh91AY&SY")
+            .unwrap();
+        assert!(
+            last == 0 || bytes.len() - last > 5000,
+            "{nodes}: {} of {}",
+            last,
+            bytes.len()
+        );
+        assert_eq!(
+            stdout(words(["cat", "-f", "opl", "-o", "-"], &out)),
+            text.as_bytes()
+        );
+        if osmium::available() {
+            assert_eq!(
+                theirs(words(["cat", "-f", "opl"], &out)).unwrap(),
+                text.as_bytes()
+            );
+        }
+    }
 }

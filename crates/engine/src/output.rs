@@ -217,8 +217,12 @@ struct Merge {
     parts: Vec<Vec<u8>>,
 }
 
-/// Bytes of text that are compressed as one: enough for gzip to lose nothing, and a block of bzip2.
+/// Bytes of text that are compressed as one at least: enough for gzip to lose nothing, and a block of bzip2.
 const TEXT_MEMBER: usize = 900_000;
+
+/// Bytes of text that are kept back for the last member, so that it is not small: libosmium up to 2.19 takes a bzip2
+/// file for ended when it has read the last bytes of the file ahead, and loses a stream that begins in these.
+const LAST_MEMBER: usize = 300_000;
 
 impl Sink {
     /// Tasks that may be between reading and writing at once.
@@ -308,13 +312,12 @@ impl Sink {
             Piece::Bytes(bytes)
         };
         state.push(piece, &mut merges);
-        let writes = self.place(&mut state)?;
-        drop(state);
-        self.write(writes, &Counters::default())?;
-        for merge in merges {
-            self.encode(merge, &mut Tools::new(&self.options), &Counters::default())?;
-        }
-        Ok(())
+        self.pass_on(
+            state,
+            merges,
+            &mut Tools::new(&self.options),
+            &Counters::default(),
+        )
     }
 
     /// Takes a buffer that is not needed any more.
@@ -373,13 +376,13 @@ impl Sink {
         tools: &mut Tools,
         counters: &Counters,
     ) -> Result<()> {
-        let mut merges = Vec::new();
         let mut state = self.lock();
         state.counts += counts;
         if task != state.next {
             state.early.insert(task, pieces);
             return Ok(());
         }
+        let mut merges = Vec::new();
         let mut next = Some(pieces);
         while let Some(pieces) = next {
             state.next += 1;
@@ -390,6 +393,47 @@ impl Sink {
             next = state.early.remove(&number);
         }
         self.placed.notify_all();
+        self.pass_on(state, merges, tools, counters)
+    }
+
+    /// Takes a part of what task `task` produces; more of it follows. Waits until all tasks before it were
+    /// submitted.
+    pub(crate) fn submit_part(
+        &self,
+        task: u64,
+        pieces: Vec<Piece>,
+        counts: Counts,
+        tools: &mut Tools,
+        counters: &Counters,
+    ) -> Result<()> {
+        let mut state = self.lock();
+        if !state.failed && task != state.next {
+            state = timed(&counters.wait_ns, || {
+                self.placed
+                    .wait_while(state, |state| !state.failed && task != state.next)
+                    .unwrap_or_else(std::sync::PoisonError::into_inner)
+            });
+        }
+        if state.failed {
+            // The error that ended the job is told by whoever met it.
+            return Ok(());
+        }
+        state.counts += counts;
+        let mut merges = Vec::new();
+        for piece in pieces {
+            state.push(piece, &mut merges);
+        }
+        self.pass_on(state, merges, tools, counters)
+    }
+
+    /// Writes and encodes what can be.
+    fn pass_on(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        merges: Vec<Merge>,
+        tools: &mut Tools,
+        counters: &Counters,
+    ) -> Result<()> {
         let writes = self.place(&mut state)?;
         drop(state);
         self.write(writes, counters)?;
@@ -613,8 +657,15 @@ impl State {
             Piece::Text(text) => {
                 self.thin_count += text.len();
                 self.thin.push(text);
-                if self.thin_count >= TEXT_MEMBER {
+                let (mut first_kept, mut kept) = (self.thin.len(), 0);
+                while kept < LAST_MEMBER && first_kept > 0 {
+                    first_kept -= 1;
+                    kept += self.thin[first_kept].len();
+                }
+                if self.thin_count - kept >= TEXT_MEMBER {
+                    let last = self.thin.split_off(first_kept);
                     self.flush_thin(merges);
+                    (self.thin, self.thin_count) = (last, kept);
                 }
             }
             piece => {
