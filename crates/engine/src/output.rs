@@ -26,7 +26,7 @@ use osmill_pbf::{
     MetadataFields, write_frame,
 };
 use osmill_text::format::{FormatError, FormatSpec, Syntax, TextCompression};
-use osmill_text::{PrintHeader, Printer};
+use osmill_text::{ActionJoiner, PrintHeader, Printer};
 
 use crate::encode::Tools;
 use crate::error::{Error, Fault, Result};
@@ -182,6 +182,8 @@ struct State {
     slots: VecDeque<Slot>,
     /// Number of the first slot.
     first_slot: u64,
+    /// For OsmChange, so that its layout does not tell where blocks end.
+    joiner: Option<ActionJoiner>,
     /// Where the next piece goes in the file.
     offset: u64,
     /// Thin blocks, or text, that is being gathered.
@@ -273,6 +275,7 @@ impl Sink {
             _ => None,
         };
         let head = options.head(header)?;
+        let is_change = options.printer().is_some_and(|printer| printer.is_change());
         let sink = Sink {
             gathers_text: options.is_text() && options.format.compression != TextCompression::None,
             options,
@@ -281,6 +284,7 @@ impl Sink {
                 early: BTreeMap::new(),
                 slots: VecDeque::new(),
                 first_slot: 0,
+                joiner: is_change.then(ActionJoiner::default),
                 offset: 0,
                 thin: Vec::new(),
                 thin_kind: None,
@@ -641,7 +645,14 @@ impl Sink {
 }
 
 impl State {
-    fn push(&mut self, piece: Piece, merges: &mut Vec<Merge>) {
+    fn push(&mut self, mut piece: Piece, merges: &mut Vec<Merge>) {
+        if let Some(joiner) = &mut self.joiner {
+            match &mut piece {
+                Piece::Bytes(text) | Piece::Text(text) => joiner.join(text),
+                Piece::Copy(..) => self.slots.push_back(Slot::Ready(Piece::Bytes(joiner.close()))),
+                Piece::Thin(..) => {}
+            }
+        }
         match piece {
             Piece::Thin(block, kind, count) => {
                 if self.thin_kind.is_some_and(|k| k != kind) {
