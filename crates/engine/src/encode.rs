@@ -146,12 +146,9 @@ impl Tools {
         index: &IndexRecord,
         counters: &Counters,
     ) -> KernelResult {
-        if let Some(text) = &mut self.text {
-            let fields = self.changes.metadata;
+        if self.is_text() {
             for element in block.elements() {
-                let element = element?;
-                let metadata = fields.filter(element.metadata()?);
-                text.printer.element(&element, &metadata, text.action, out)?;
+                self.print(out, &element?)?;
             }
             return Ok(());
         }

@@ -226,6 +226,7 @@ impl Job {
                     Ok((task < count && sink.permit(task, counters)).then_some(task))
                 },
                 |(state, out), task| {
+                    out.begin_task(Some(task));
                     body(state, task, out)?;
                     bar.advance(1);
                     out.submit(task).map_err(|fault| match fault {
@@ -386,7 +387,7 @@ impl Pass<'_> {
                         .then_some(task))
                 },
                 |(state, blob, outs), task| {
-                    outs.begin(blob.entry.origin);
+                    outs.begin(task, blob.entry.origin);
                     let result = kernel(state, blob, outs);
                     let result = result.and_then(|()| outs.submit(task));
                     blob.account(counters);

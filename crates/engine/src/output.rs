@@ -26,7 +26,7 @@ use osmill_pbf::{
     MetadataFields, write_frame,
 };
 use osmill_text::format::{FormatError, FormatSpec, Syntax, TextCompression};
-use osmill_text::{PrintHeader, Printer};
+use osmill_text::{ActionJoiner, PrintHeader, Printer};
 
 use crate::encode::Tools;
 use crate::error::{Error, Fault, Result};
@@ -182,6 +182,8 @@ struct State {
     slots: VecDeque<Slot>,
     /// Number of the first slot.
     first_slot: u64,
+    /// For OsmChange, so that its layout does not tell where blocks end.
+    joiner: Option<ActionJoiner>,
     /// Where the next piece goes in the file.
     offset: u64,
     /// Thin blocks, or text, that is being gathered.
@@ -217,8 +219,12 @@ struct Merge {
     parts: Vec<Vec<u8>>,
 }
 
-/// Bytes of text that are compressed as one: enough for gzip to lose nothing, and a block of bzip2.
+/// Bytes of text that are compressed as one at least: enough for gzip to lose nothing, and a block of bzip2.
 const TEXT_MEMBER: usize = 900_000;
+
+/// Bytes of text that are kept back for the last member, so that it is not small: libosmium up to 2.19 takes a bzip2
+/// file for ended when it has read the last bytes of the file ahead, and loses a stream that begins in these.
+const LAST_MEMBER: usize = 300_000;
 
 impl Sink {
     /// Tasks that may be between reading and writing at once.
@@ -269,6 +275,7 @@ impl Sink {
             _ => None,
         };
         let head = options.head(header)?;
+        let is_change = options.printer().is_some_and(|printer| printer.is_change());
         let sink = Sink {
             gathers_text: options.is_text() && options.format.compression != TextCompression::None,
             options,
@@ -277,6 +284,7 @@ impl Sink {
                 early: BTreeMap::new(),
                 slots: VecDeque::new(),
                 first_slot: 0,
+                joiner: is_change.then(ActionJoiner::default),
                 offset: 0,
                 thin: Vec::new(),
                 thin_kind: None,
@@ -308,13 +316,12 @@ impl Sink {
             Piece::Bytes(bytes)
         };
         state.push(piece, &mut merges);
-        let writes = self.place(&mut state)?;
-        drop(state);
-        self.write(writes, &Counters::default())?;
-        for merge in merges {
-            self.encode(merge, &mut Tools::new(&self.options), &Counters::default())?;
-        }
-        Ok(())
+        self.pass_on(
+            state,
+            merges,
+            &mut Tools::new(&self.options),
+            &Counters::default(),
+        )
     }
 
     /// Takes a buffer that is not needed any more.
@@ -373,13 +380,13 @@ impl Sink {
         tools: &mut Tools,
         counters: &Counters,
     ) -> Result<()> {
-        let mut merges = Vec::new();
         let mut state = self.lock();
         state.counts += counts;
         if task != state.next {
             state.early.insert(task, pieces);
             return Ok(());
         }
+        let mut merges = Vec::new();
         let mut next = Some(pieces);
         while let Some(pieces) = next {
             state.next += 1;
@@ -390,6 +397,47 @@ impl Sink {
             next = state.early.remove(&number);
         }
         self.placed.notify_all();
+        self.pass_on(state, merges, tools, counters)
+    }
+
+    /// Takes a part of what task `task` produces; more of it follows. Waits until all tasks before it were
+    /// submitted.
+    pub(crate) fn submit_part(
+        &self,
+        task: u64,
+        pieces: Vec<Piece>,
+        counts: Counts,
+        tools: &mut Tools,
+        counters: &Counters,
+    ) -> Result<()> {
+        let mut state = self.lock();
+        if !state.failed && task != state.next {
+            state = timed(&counters.wait_ns, || {
+                self.placed
+                    .wait_while(state, |state| !state.failed && task != state.next)
+                    .unwrap_or_else(std::sync::PoisonError::into_inner)
+            });
+        }
+        if state.failed {
+            // The error that ended the job is told by whoever met it.
+            return Ok(());
+        }
+        state.counts += counts;
+        let mut merges = Vec::new();
+        for piece in pieces {
+            state.push(piece, &mut merges);
+        }
+        self.pass_on(state, merges, tools, counters)
+    }
+
+    /// Writes and encodes what can be.
+    fn pass_on(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        merges: Vec<Merge>,
+        tools: &mut Tools,
+        counters: &Counters,
+    ) -> Result<()> {
         let writes = self.place(&mut state)?;
         drop(state);
         self.write(writes, counters)?;
@@ -597,7 +645,14 @@ impl Sink {
 }
 
 impl State {
-    fn push(&mut self, piece: Piece, merges: &mut Vec<Merge>) {
+    fn push(&mut self, mut piece: Piece, merges: &mut Vec<Merge>) {
+        if let Some(joiner) = &mut self.joiner {
+            match &mut piece {
+                Piece::Bytes(text) | Piece::Text(text) => joiner.join(text),
+                Piece::Copy(..) => self.slots.push_back(Slot::Ready(Piece::Bytes(joiner.close()))),
+                Piece::Thin(..) => {}
+            }
+        }
         match piece {
             Piece::Thin(block, kind, count) => {
                 if self.thin_kind.is_some_and(|k| k != kind) {
@@ -613,8 +668,15 @@ impl State {
             Piece::Text(text) => {
                 self.thin_count += text.len();
                 self.thin.push(text);
-                if self.thin_count >= TEXT_MEMBER {
+                let (mut first_kept, mut kept) = (self.thin.len(), 0);
+                while kept < LAST_MEMBER && first_kept > 0 {
+                    first_kept -= 1;
+                    kept += self.thin[first_kept].len();
+                }
+                if self.thin_count - kept >= TEXT_MEMBER {
+                    let last = self.thin.split_off(first_kept);
                     self.flush_thin(merges);
+                    (self.thin, self.thin_count) = (last, kept);
                 }
             }
             piece => {

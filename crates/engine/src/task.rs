@@ -23,10 +23,16 @@ pub struct TaskOutput<'s> {
     sink: &'s Sink,
     counters: &'s Counters,
     tools: Tools,
+    /// The task at hand, where its output may be handed over in parts.
+    task: Option<u64>,
     pieces: Vec<Piece>,
     bytes: Vec<u8>,
     counts: Counts,
 }
+
+/// Bytes of text that a task may have in memory: a blob of hundreds of thousands of elements would make many
+/// times that.
+const MOST_TEXT: usize = 8 << 20;
 
 impl<'s> TaskOutput<'s> {
     pub(crate) fn new(sink: &'s Sink, counters: &'s Counters) -> Self {
@@ -34,6 +40,7 @@ impl<'s> TaskOutput<'s> {
             sink,
             counters,
             tools: Tools::new(sink.options()),
+            task: None,
             pieces: Vec::new(),
             bytes: Vec::new(),
             counts: Counts::default(),
@@ -63,7 +70,7 @@ impl<'s> TaskOutput<'s> {
             self.bytes();
             self.tools.print(&mut self.bytes, element)?;
             self.counts.add(element.kind(), 1);
-            return Ok(());
+            return self.relieve();
         }
         self.make_room(element.kind())?;
         self.tools.builder.copy(element)?;
@@ -123,6 +130,36 @@ impl<'s> TaskOutput<'s> {
         Ok(())
     }
 
+    /// Tells which task's output follows, of which parts may be handed over early.
+    pub(crate) fn begin_task(&mut self, task: Option<u64>) {
+        self.task = task;
+    }
+
+    /// Hands over what there is, if it is text of some size.
+    fn relieve(&mut self) -> KernelResult {
+        let Some(task) = self.task.filter(|_| self.bytes.len() >= MOST_TEXT) else {
+            return Ok(());
+        };
+        let (pieces, counts) = self.take()?;
+        self.sink
+            .submit_part(task, pieces, counts, &mut self.tools, self.counters)?;
+        self.bytes();
+        Ok(())
+    }
+
+    /// Adds a block whose elements have been counted.
+    fn code(&mut self, block: &Block, index: &IndexRecord) -> KernelResult {
+        self.bytes();
+        if !self.tools.is_text() {
+            return self.tools.block(&mut self.bytes, block, index, self.counters);
+        }
+        for element in block.elements() {
+            self.tools.print(&mut self.bytes, &element?)?;
+            self.relieve()?;
+        }
+        Ok(())
+    }
+
     fn end_bytes(&mut self) {
         self.tools.end_text(&mut self.bytes);
         if !self.bytes.is_empty() {
@@ -154,10 +191,7 @@ impl<'s> TaskOutput<'s> {
         self.flush_partial()?;
         self.counts += index.counts.into();
         if !self.tools.copies(&index) || !blob.is_stored() {
-            self.bytes();
-            return self
-                .tools
-                .block(&mut self.bytes, blob.block()?, &index, self.counters);
+            return self.code(blob.block()?, &index);
         }
         self.counters.blobs_copied.fetch_add(1, Relaxed);
         let entry = *blob.entry();
@@ -254,6 +288,7 @@ pub struct TaskOutputs<'s> {
     /// Where the worker writes to, for the moment one of the sinks; there is none if there are no sinks.
     out: Option<TaskOutput<'s>>,
     codings: Codings,
+    task: Option<u64>,
     origin: Origin,
     /// Outputs that the task has written to, and what.
     done: Vec<(usize, Vec<Piece>, Counts)>,
@@ -267,6 +302,7 @@ impl<'s> TaskOutputs<'s> {
             sinks,
             out: sinks.first().map(|sink| TaskOutput::new(sink, counters)),
             codings: Codings::new(sinks),
+            task: None,
             origin: Origin::default(),
             done: Vec::new(),
             places: HashMap::new(),
@@ -283,9 +319,9 @@ impl<'s> TaskOutputs<'s> {
         self.sinks.is_empty()
     }
 
-    /// Tells where the elements that follow come from.
-    pub(crate) fn begin(&mut self, origin: Origin) {
-        self.origin = origin;
+    /// Tells which task begins, and where its elements come from.
+    pub(crate) fn begin(&mut self, task: u64, origin: Origin) {
+        (self.task, self.origin) = (Some(task), origin);
     }
 
     /// Writes to output number `number` what `work` puts out.
@@ -303,6 +339,11 @@ impl<'s> TaskOutputs<'s> {
         self.codings.turn_to(number, &mut out.tools);
         out.sink = sink;
         out.begin(self.origin);
+        // With several outputs, or more than one turn, what comes first is not known before the end.
+        let task = self
+            .task
+            .filter(|_| self.sinks.len() == 1 && self.done.is_empty());
+        out.begin_task(task);
         work(out)?;
         let (pieces, counts) = out.take()?;
         self.add(number, pieces, counts);

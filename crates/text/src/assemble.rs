@@ -17,6 +17,9 @@ pub enum Action {
 }
 
 impl Action {
+    /// All of them.
+    pub(crate) const ALL: [Action; 3] = [Action::Create, Action::Modify, Action::Delete];
+
     /// The name of OsmChange's element.
     pub const fn name(self) -> &'static str {
         match self {
@@ -24,6 +27,13 @@ impl Action {
             Action::Modify => "modify",
             Action::Delete => "delete",
         }
+    }
+
+    /// The action whose name stands at the start of this text.
+    pub(crate) fn at_start(text: &[u8]) -> Option<Action> {
+        Action::ALL
+            .into_iter()
+            .find(|action| text.starts_with(action.name().as_bytes()))
     }
 }
 

@@ -110,6 +110,11 @@ impl Printer {
         &mut self.options
     }
 
+    /// Whether OsmChange is printed.
+    pub fn is_change(&self) -> bool {
+        self.is_xml && self.options.change
+    }
+
     /// Appends what stands before the first element.
     pub fn header(&self, header: &PrintHeader, out: &mut Vec<u8>) {
         if self.is_xml {
@@ -161,8 +166,8 @@ impl Printer {
 
     /// Appends all elements of a block, closed on both sides. Gives the number of nodes, ways and relations.
     ///
-    /// In OsmChange an action ends with the block even if the next one begins with the same. Readers do not
-    /// mind; `osmium` does so, too, wherever one of its buffers ends.
+    /// In OsmChange an action ends with the block even if the next one begins with the same; an [`ActionJoiner`] makes
+    /// one of both.
     pub fn block(
         &mut self,
         block: &Block,
@@ -189,6 +194,61 @@ impl Printer {
             counts[element.kind() as usize] += 1;
         }
         Ok(counts)
+    }
+}
+
+/// Joins pieces of OsmChange that printers have made: where one ends with the action with which the next begins, the
+/// action stays open.
+///
+/// ```
+/// let mut joiner = osmill_text::ActionJoiner::default();
+/// let mut out = Vec::new();
+/// for piece in ["  <create>\nA\n  </create>\n", "  <create>\nB\n  </create>\n", "</osmChange>\n"] {
+///     let mut piece = piece.as_bytes().to_vec();
+///     joiner.join(&mut piece);
+///     out.extend_from_slice(&piece);
+/// }
+/// assert_eq!(out, b"  <create>\nA\nB\n  </create>\n</osmChange>\n");
+/// ```
+#[derive(Debug, Default)]
+pub struct ActionJoiner {
+    open: Option<Action>,
+}
+
+impl ActionJoiner {
+    /// Changes a piece to what stands in the file behind the pieces before it. The end of its last action comes with
+    /// the next piece, so the last piece has to be one that does not end with an action, as the end of a file.
+    pub fn join(&mut self, text: &mut Vec<u8>) {
+        if text.is_empty() {
+            return;
+        }
+        let mut tag = Vec::new();
+        if let Some(open) = self.open.take() {
+            xml::open_action(open, &mut tag);
+            if text.starts_with(&tag) {
+                text.drain(..tag.len());
+            } else {
+                tag.clear();
+                xml::close_action(Some(open), &mut tag);
+                text.splice(..0, tag.iter().copied());
+            }
+        }
+        for action in Action::ALL {
+            tag.clear();
+            xml::close_action(Some(action), &mut tag);
+            if text.ends_with(&tag) {
+                text.truncate(text.len() - tag.len());
+                self.open = Some(action);
+                break;
+            }
+        }
+    }
+
+    /// The end of the action that is open, for a piece that cannot be changed.
+    pub fn close(&mut self) -> Vec<u8> {
+        let mut tag = Vec::new();
+        xml::close_action(self.open.take(), &mut tag);
+        tag
     }
 }
 

@@ -13,13 +13,16 @@ use crate::error::{Bad, Error, Place, Problem, Warning};
 use crate::format::{Sniffed, Syntax, TextCompression};
 use crate::o5m::O5mParser;
 use crate::opl::OplParser;
-use crate::pieces::{self, PIECE};
+use crate::pieces::{Ahead, Fork, Next};
 use crate::source::{CHUNK, Source};
 use crate::xml::XmlParser;
 
 /// Bytes from which on an element is refused. Blocks are finished at 12 MiB, and an element of this size more leaves
 /// them under the 32 MiB that readers of PBF take. Checked to a chunk.
 const MAX_ELEMENT: usize = 16 << 20;
+
+/// Distinct warnings that are kept; a file of nothing but unknown names must not fill the memory.
+pub(crate) const MAX_WARNINGS: usize = 100;
 
 /// What a file says about itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -76,12 +79,70 @@ enum AnyParser {
     O5m(Box<O5mParser>),
 }
 
-impl AnyParser {
-    fn get(&mut self) -> &mut dyn Parse {
+impl Parse for AnyParser {
+    fn parse(&mut self, data: &[u8], last: bool, out: &mut Assembler) -> Result<usize, Box<Bad>> {
         match self {
-            AnyParser::Xml(parser) => &mut **parser,
-            AnyParser::Opl(parser) => &mut **parser,
-            AnyParser::O5m(parser) => &mut **parser,
+            AnyParser::Xml(parser) => parser.parse(data, last, out),
+            AnyParser::Opl(parser) => parser.parse(data, last, out),
+            AnyParser::O5m(parser) => parser.parse(data, last, out),
+        }
+    }
+
+    fn header(&self) -> &Header {
+        match self {
+            AnyParser::Xml(parser) => parser.header(),
+            AnyParser::Opl(parser) => parser.header(),
+            AnyParser::O5m(parser) => parser.header(),
+        }
+    }
+
+    fn warnings(&mut self) -> &mut Vec<(usize, String)> {
+        match self {
+            AnyParser::Xml(parser) => parser.warnings(),
+            AnyParser::Opl(parser) => parser.warnings(),
+            AnyParser::O5m(parser) => parser.warnings(),
+        }
+    }
+}
+
+/// o5m cannot be cut: its strings and numbers depend on all that came before.
+impl Fork for AnyParser {
+    fn cut(&self, data: &[u8], from: usize) -> Option<usize> {
+        match self {
+            AnyParser::Xml(parser) => parser.cut(data, from),
+            AnyParser::Opl(parser) => parser.cut(data, from),
+            AnyParser::O5m(_) => None,
+        }
+    }
+
+    fn fork(&self) -> Self {
+        match self {
+            AnyParser::Xml(parser) => AnyParser::Xml(Box::new(parser.fork())),
+            AnyParser::Opl(parser) => AnyParser::Opl(Box::new(parser.fork())),
+            AnyParser::O5m(_) => AnyParser::O5m(Box::default()),
+        }
+    }
+
+    fn fork_behind(&self, data: &[u8]) -> Self {
+        match self {
+            AnyParser::Xml(parser) => AnyParser::Xml(Box::new(parser.fork_behind(data))),
+            _ => self.fork(),
+        }
+    }
+
+    fn agrees(&self, other: &Self) -> bool {
+        match (self, other) {
+            (AnyParser::Xml(parser), AnyParser::Xml(other)) => parser.agrees(other),
+            (AnyParser::Opl(parser), AnyParser::Opl(other)) => parser.agrees(other),
+            _ => false,
+        }
+    }
+
+    fn join(&mut self, piece: Self) {
+        match (self, piece) {
+            (AnyParser::Xml(parser), AnyParser::Xml(piece)) => parser.join(*piece),
+            (AnyParser::Opl(parser), AnyParser::Opl(piece)) => parser.join(*piece),
+            _ => {}
         }
     }
 }
@@ -116,7 +177,8 @@ impl Position {
 /// Reads OSM XML, OsmChange, OPL, o5m and o5c, plain or compressed, all recognised by content.
 ///
 /// Decompression runs on a thread of its own, a few MiB ahead of the parser. Memory is bounded by these,
-/// the window of the parser (2 MiB, more where a single element is larger), and the block that is being built.
+/// the window of the parser (2 MiB, more where a single element is larger), the block that is being built, and, with
+/// several threads, a few pieces of text of 3 MiB with the blocks made of them.
 ///
 /// ```
 /// use osmill_pbf::Block;
@@ -145,8 +207,9 @@ pub struct Reader {
     position: Position,
     warnings: Vec<Warning>,
     bytes: Vec<u8>,
-    threads: usize,
-    /// Blocks of a window that was parsed in pieces.
+    /// Text that is parsed by other threads, if there are any.
+    ahead: Option<Ahead<AnyParser>>,
+    /// Blocks that these have made.
     ready: VecDeque<(TextBlock, Vec<u8>)>,
 }
 
@@ -166,7 +229,7 @@ impl Reader {
         Reader::open_with(input, 1)
     }
 
-    /// Begins to read, parsing on up to `threads` threads. Each takes about 8 MiB. Blocks are the same in
+    /// Begins to read, parsing on up to `threads` threads. Each takes about 12 MiB. Blocks are the same in
     /// contents and order for any number of threads, but smaller at the ends of pieces.
     ///
     /// What comes before the first element, and as much as makes up the first block, is read at once; errors in
@@ -200,6 +263,7 @@ impl Reader {
             }
             other => return Err(Error::Format(other)),
         };
+        let ahead = (threads > 1).then(|| Ahead::new(&parser, threads));
         let mut reader = Reader {
             source,
             parser,
@@ -210,7 +274,7 @@ impl Reader {
             position: Position::default(),
             warnings: Vec::new(),
             bytes: Vec::new(),
-            threads,
+            ahead,
             ready: VecDeque::new(),
         };
         reader.prepare()?;
@@ -219,11 +283,7 @@ impl Reader {
 
     /// What the file says about itself. Complete from the beginning, unless bounds stand behind elements.
     pub fn header(&self) -> &Header {
-        match &self.parser {
-            AnyParser::Xml(parser) => parser.header(),
-            AnyParser::Opl(parser) => parser.header(),
-            AnyParser::O5m(parser) => parser.header(),
-        }
+        self.parser.header()
     }
 
     /// The format, as the content tells.
@@ -299,6 +359,7 @@ impl Reader {
         if result.is_err() {
             self.window.clear();
             (self.at, self.last) = (0, true);
+            self.ahead = None;
             self.parser = AnyParser::Opl(Box::default());
         }
         result
@@ -309,13 +370,14 @@ impl Reader {
     }
 
     fn fill(&mut self) -> Result<(), Error> {
+        self.look_ahead();
         while !self.is_ready() {
-            if self.parse_pieces()? {
+            if self.take_ahead()? {
                 continue;
             }
             let data = &self.window[self.at..];
-            let parsed = self.parser.get().parse(data, self.last, &mut self.assembler);
-            let warnings = std::mem::take(self.parser.get().warnings());
+            let parsed = self.parser.parse(data, self.last, &mut self.assembler);
+            let warnings = std::mem::take(self.parser.warnings());
             self.settle(parsed, warnings)?;
             if self.is_ready() || (self.last && self.at == self.window.len()) {
                 break;
@@ -325,10 +387,27 @@ impl Reader {
         Ok(())
     }
 
-    /// Parses the window in pieces, if it is large enough. Gives whether that led to blocks.
-    fn parse_pieces(&mut self) -> Result<bool, Error> {
-        let data = &self.window[self.at..];
-        if self.threads == 1 || data.len() < PIECE {
+    /// Leaves the text that was not parsed to other threads, if there are any and elements follow. What comes back
+    /// from them unparsed is parsed here, up to the next block at least, before it may go to them again.
+    fn look_ahead(&mut self) {
+        let Some(ahead) = self.ahead.as_mut().filter(|ahead| ahead.is_empty()) else {
+            return;
+        };
+        let rest = &self.window[self.at..];
+        if !self.last && self.ready.is_empty() && self.parser.cut(rest, 0).is_some() {
+            ahead.resume(&self.parser, rest.to_vec());
+            self.window.clear();
+            self.at = 0;
+        }
+    }
+
+    /// Takes what other threads have made of the text that comes next, where all that came before is done with.
+    /// Gives whether something changed.
+    fn take_ahead(&mut self) -> Result<bool, Error> {
+        let Some(ahead) = &mut self.ahead else {
+            return Ok(false);
+        };
+        if self.at < self.window.len() || ahead.is_empty() {
             return Ok(false);
         }
         // What was read before comes first.
@@ -336,19 +415,20 @@ impl Reader {
         if self.assembler.is_ready() {
             return Ok(true);
         }
-        let round = match &mut self.parser {
-            AnyParser::Xml(parser) => pieces::parse(&mut **parser, data, self.last, self.threads),
-            AnyParser::Opl(parser) => pieces::parse(&mut **parser, data, self.last, self.threads),
-            AnyParser::O5m(_) => return Ok(false),
-        };
-        if round.failed {
-            // One thread finds the blocks before the error, and its place.
-            self.threads = 1;
-            return Ok(false);
+        self.at = 0;
+        match ahead.next(&mut self.source)? {
+            Next::Text(text, last) => (self.window, self.last) = (text, last),
+            Next::Piece(entry, mut piece) => {
+                ahead.recycle(std::mem::replace(&mut self.window, piece.text));
+                if !piece.failed && self.parser.agrees(&entry) {
+                    self.ready.extend(piece.blocks);
+                    let warnings = std::mem::take(piece.parser.warnings());
+                    self.parser.join(piece.parser);
+                    self.settle(Ok(piece.done), warnings)?;
+                }
+            }
         }
-        self.ready.extend(round.blocks);
-        self.settle(Ok(round.done), round.warnings)?;
-        Ok(!self.ready.is_empty())
+        Ok(true)
     }
 
     /// Takes note of how far a parser came.
@@ -359,8 +439,12 @@ impl Reader {
     ) -> Result<(), Error> {
         let data = &self.window[self.at..];
         for (offset, text) in warnings {
-            let line = self.position.line_at(data, offset.min(data.len()));
-            self.warnings.push(Warning { line, text });
+            // Threads do not know what others have told.
+            let is_known = self.warnings.iter().any(|warning| warning.text == text);
+            if !is_known && self.warnings.len() < MAX_WARNINGS {
+                let line = self.position.line_at(data, offset.min(data.len()));
+                self.warnings.push(Warning { line, text });
+            }
         }
         match parsed {
             Ok(done) => {
@@ -389,14 +473,13 @@ impl Reader {
         self.window.drain(..self.at);
         self.at = 0;
         // An element that is cut off is parsed again from its beginning: doubling keeps that linear.
-        let usual = if self.threads > 1 {
-            self.threads * PIECE
-        } else {
-            CHUNK / 2
-        };
-        let wanted = (2 * left).min(MAX_ELEMENT + CHUNK).max(usual);
+        let wanted = (2 * left).clamp(CHUNK / 2, MAX_ELEMENT + CHUNK);
         while self.window.len() < wanted && !self.last {
-            self.last = !append(&mut self.source, &mut self.window)?;
+            let text = self.ahead.as_mut().map(Ahead::next_text).transpose()?;
+            match text.filter(|text| !text.is_empty()) {
+                Some(text) => self.window.extend_from_slice(&text),
+                None => self.last = !append(&mut self.source, &mut self.window)?,
+            }
         }
         Ok(())
     }

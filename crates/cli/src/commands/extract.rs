@@ -91,12 +91,12 @@ pub struct ExtractArgs {
     #[arg(long)]
     pub fail_empty: bool,
 
-    /// Write to this file; '-' is standard output
+    /// Write to this file; '-' is standard output, which is meant, too, where only a format is given
     #[arg(
         short,
         long,
         value_name = "FILE",
-        required_unless_present_any = ["config", "from_features"],
+        required_unless_present_any = ["config", "from_features", "output_format"],
         conflicts_with_all = ["config", "from_features"],
         help_heading = "Output options"
     )]
@@ -225,7 +225,7 @@ fn extracts(job: &Job, common: &Common, args: &ExtractArgs) -> Result<Vec<Extrac
     let target = target(
         common,
         args,
-        args.output.as_deref().unwrap_or(Path::new("")),
+        args.output.as_deref().unwrap_or(Path::new("-")),
         None,
     )?;
     Ok(vec![Extract {

@@ -88,9 +88,9 @@ impl WriteArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output options")]
 pub struct OutputArgs {
-    /// Write to this file; '-' is standard output
+    /// Write to this file; '-' is standard output, which is meant, too, where only a format is given
     #[arg(short, long, value_name = "FILE")]
-    pub output: PathBuf,
+    pub output: Option<PathBuf>,
     #[command(flatten)]
     pub write: WriteArgs,
 }
@@ -98,12 +98,22 @@ pub struct OutputArgs {
 impl OutputArgs {
     /// The options for the output.
     pub fn options(&self, common: &Common) -> Result<OutputOptions> {
-        self.write.options(common, &self.output, None)
+        self.write.options(common, self.path()?, None)
     }
 
     /// The output of a command that selects elements.
     pub fn target(&self, common: &Common) -> Result<Target> {
-        self.write.target_as(common, &self.output, None)
+        self.write.target_as(common, self.path()?, None)
+    }
+
+    fn path(&self) -> Result<&Path> {
+        match &self.output {
+            Some(path) => Ok(path),
+            None if self.write.output_format.is_some() => Ok(Path::new("-")),
+            None => Err(Error::Usage(
+                "where to? Give a file with -o, or with -f the format for standard output".into(),
+            )),
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use osmill_model::{ElementId, Kind, Location};
 
 use crate::assemble::{Assembler, Draft, Span};
 use crate::error::{Bad, Problem, Stop};
-use crate::number::{coordinate, integer};
+use crate::number::{coordinate, integer, time};
 use crate::pieces::Fork;
 use crate::reader::{Header, Parse};
 
@@ -67,6 +67,10 @@ impl Fork for OplParser {
             warned: self.warned,
             ..OplParser::default()
         }
+    }
+
+    fn fork_behind(&self, _: &[u8]) -> Self {
+        self.fork()
     }
 
     fn agrees(&self, _: &Self) -> bool {
@@ -163,9 +167,8 @@ impl OplParser {
                 }
                 b't' if value.is_empty() => {}
                 b't' => {
-                    let time = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
                     let expected = "a time like 2024-02-29T23:59:59Z";
-                    draft.timestamp = Some(time.ok_or_else(|| bad("timestamp", value, at, expected))?);
+                    draft.timestamp = Some(time(value).ok_or_else(|| bad("timestamp", value, at, expected))?);
                 }
                 b'u' if value.is_empty() => {}
                 b'u' => draft.user = Some(keep(draft, value, at + 1)?),

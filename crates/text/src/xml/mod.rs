@@ -2,6 +2,7 @@
 
 mod parse;
 mod scan;
+mod value;
 mod write;
 
 pub(crate) use parse::XmlParser;

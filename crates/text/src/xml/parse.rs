@@ -2,17 +2,26 @@
 
 use std::collections::HashSet;
 
-use osmill_model::{BoundingBox, ElementId, Kind, Location, Timestamp};
+use osmill_model::{BoundingBox, ElementId, Kind, Location};
 
-use super::scan::{Attribute, Content, Cursor, is_escaped, unescape};
-use crate::assemble::{Action, Assembler, Draft, Span};
+use super::scan::{Content, Cursor, code};
+use super::value::Value;
+use crate::assemble::{Action, Assembler, Draft};
 use crate::error::{Bad, Problem, Stop, shortened};
-use crate::number::{coordinate, integer};
 use crate::pieces::Fork;
-use crate::reader::{Header, Parse};
+use crate::reader::{Header, MAX_WARNINGS, Parse};
 
-/// Distinct warnings that are kept; a file of nothing but unknown names must not fill the memory.
-const MAX_WARNINGS: usize = 100;
+// Attributes of elements.
+const ID: u128 = code(b"id");
+const LAT: u128 = code(b"lat");
+const LON: u128 = code(b"lon");
+const VERSION: u128 = code(b"version");
+const TIMESTAMP: u128 = code(b"timestamp");
+const CHANGESET: u128 = code(b"changeset");
+const UID: u128 = code(b"uid");
+const USER: u128 = code(b"user");
+const VISIBLE: u128 = code(b"visible");
+const ACTION: u128 = code(b"action");
 
 /// Where in the document the parser is, between two elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,12 +110,22 @@ impl Fork for XmlParser {
         XmlParser {
             section: self.section,
             header: Header {
-                bounds: Vec::new(),
-                ..self.header.clone()
+                is_change: self.header.is_change,
+                ..Header::default()
             },
             warned: self.warned.clone(),
             ..XmlParser::default()
         }
+    }
+
+    fn fork_behind(&self, data: &[u8]) -> Self {
+        let mut fork = self.fork();
+        if let Section::Action(_) = self.section {
+            let tags = memchr::memrchr_iter(b'<', data).map(|at| &data[at + 1..]);
+            let action = tags.filter_map(Action::at_start).next();
+            fork.section = action.map_or(self.section, Section::Action);
+        }
+        fork
     }
 
     fn agrees(&self, other: &Self) -> bool {
@@ -115,7 +134,7 @@ impl Fork for XmlParser {
 
     fn join(&mut self, mut piece: Self) {
         self.section = piece.section;
-        self.header.timestamp = piece.header.timestamp;
+        self.header.timestamp = piece.header.timestamp.or(self.header.timestamp);
         self.header.bounds.append(&mut piece.header.bounds);
         self.warned.extend(piece.warned);
     }
@@ -184,7 +203,7 @@ impl XmlParser {
                     }
                     _ => return self.root_child(c, name, before),
                 };
-                if c.skip_attributes()? {
+                if c.attributes(|_, _| Ok(()))? {
                     self.section = Section::Action(action);
                 }
             }
@@ -231,24 +250,20 @@ impl XmlParser {
             is_change: section == Section::Change,
             ..Header::default()
         };
-        let open = loop {
-            let (name, value, offset) = match c.attribute()? {
-                Attribute::Pair(name, value, offset) => (name, value, offset),
-                Attribute::Open => break true,
-                Attribute::Empty => break false,
-            };
-            match name {
-                b"version" => header.version = Some(text(value, offset)?),
-                b"generator" => header.generator = Some(text(value, offset)?),
-                b"upload" => header.upload = Some(text(value, offset)?),
+        let open = c.attributes(|name, value| {
+            match name.text {
+                b"version" => header.version = Some(value.string()?),
+                b"generator" => header.generator = Some(value.string()?),
+                b"upload" => header.upload = Some(value.string()?),
                 b"timestamp" | b"osmosis_replication_timestamp" => {
-                    header.timestamp = Some(timestamp(value, offset)?);
+                    header.timestamp = Some(value.timestamp()?);
                 }
                 b"copyright" | b"attribution" | b"license" => {}
                 name if name.starts_with(b"xmlns") || name.starts_with(b"xsi:") => {}
-                name => self.warn_attribute(offset, "osm", name),
+                name => self.warn_attribute(value.at, "osm", name),
             }
-        };
+            Ok(())
+        })?;
         self.header = header;
         self.section = if open { section } else { Section::Epilog };
         Ok(())
@@ -256,68 +271,60 @@ impl XmlParser {
 
     /// What may stand beside elements: bounds in two spellings, and the note of when the data was taken.
     fn root_child(&mut self, c: &mut Cursor<'_>, name: &[u8], at: usize) -> Result<(), Stop> {
-        match name {
-            b"bounds" => {
-                let [mut left, mut bottom, mut right, mut top] = [None; 4];
-                let open = loop {
-                    let (name, value, offset) = match c.attribute()? {
-                        Attribute::Pair(name, value, offset) => (name, value, offset),
-                        Attribute::Open => break true,
-                        Attribute::Empty => break false,
-                    };
-                    match name {
-                        b"minlon" => left = Some(degrees("minlon", value, offset)?),
-                        b"minlat" => bottom = Some(degrees("minlat", value, offset)?),
-                        b"maxlon" => right = Some(degrees("maxlon", value, offset)?),
-                        b"maxlat" => top = Some(degrees("maxlat", value, offset)?),
-                        b"origin" => {}
-                        name => self.warn_attribute(offset, "bounds", name),
-                    }
-                };
-                let (Some(left), Some(bottom), Some(right), Some(top)) = (left, bottom, right, top) else {
-                    return Err(missing(at, "bounds", "minlon, minlat, maxlon or maxlat"));
-                };
-                self.header
-                    .bounds
-                    .push(BoundingBox::new(left, bottom, right, top));
-                if open { c.skip_content() } else { Ok(()) }
-            }
-            b"bound" => {
-                let open = loop {
-                    let (name, value, offset) = match c.attribute()? {
-                        Attribute::Pair(name, value, offset) => (name, value, offset),
-                        Attribute::Open => break true,
-                        Attribute::Empty => break false,
-                    };
-                    if name == b"box" {
-                        let mut edges = value.split(|b| *b == b',').map(<[u8]>::trim_ascii);
-                        let mut edge = || degrees("box", edges.next().unwrap_or_default(), offset);
-                        let [bottom, left, top, right] = [edge()?, edge()?, edge()?, edge()?];
-                        self.header
-                            .bounds
-                            .push(BoundingBox::new(left, bottom, right, top));
-                    }
-                };
-                if open { c.skip_content() } else { Ok(()) }
-            }
-            b"meta" => {
-                let open = loop {
-                    match c.attribute()? {
-                        Attribute::Pair(b"osm_base", value, offset) => {
-                            self.header.timestamp = Some(timestamp(value, offset)?);
-                        }
-                        Attribute::Pair(..) => {}
-                        Attribute::Open => break true,
-                        Attribute::Empty => break false,
-                    }
-                };
-                if open { c.skip_content() } else { Ok(()) }
-            }
+        let open = match name {
+            b"bounds" => self.bounds(c, at)?,
+            b"bound" => self.bound(c)?,
+            b"meta" => c.attributes(|name, value| {
+                if name.text == b"osm_base" {
+                    self.header.timestamp = Some(value.timestamp()?);
+                }
+                Ok(())
+            })?,
             _ => {
                 let parent = if self.header.is_change { "osmChange" } else { "osm" };
-                self.pass_over(c, at, parent, name)
+                return self.pass_over(c, at, parent, name);
             }
-        }
+        };
+        c.skip_content_if(open)
+    }
+
+    /// Reads the attributes of `<bounds>`; gives whether the element is open.
+    fn bounds(&mut self, c: &mut Cursor<'_>, at: usize) -> Result<bool, Stop> {
+        let [mut left, mut bottom, mut right, mut top] = [None; 4];
+        let open = c.attributes(|name, value| {
+            match name.text {
+                b"minlon" => left = Some(value.degrees("minlon")?),
+                b"minlat" => bottom = Some(value.degrees("minlat")?),
+                b"maxlon" => right = Some(value.degrees("maxlon")?),
+                b"maxlat" => top = Some(value.degrees("maxlat")?),
+                b"origin" => {}
+                name => self.warn_attribute(value.at, "bounds", name),
+            }
+            Ok(())
+        })?;
+        let (Some(left), Some(bottom), Some(right), Some(top)) = (left, bottom, right, top) else {
+            return Err(missing(at, "bounds", "minlon, minlat, maxlon or maxlat"));
+        };
+        let bounds = BoundingBox::new(left, bottom, right, top);
+        self.header.bounds.push(bounds);
+        Ok(open)
+    }
+
+    /// Reads the attributes of `<bound>`, as older files have it; gives whether the element is open.
+    fn bound(&mut self, c: &mut Cursor<'_>) -> Result<bool, Stop> {
+        c.attributes(|name, value| {
+            if name.text == b"box" {
+                let mut edges = value.text.split(|b| *b == b',').map(<[u8]>::trim_ascii);
+                let mut edge = || {
+                    let text = edges.next().unwrap_or_default();
+                    Value { text, ..value }.degrees("box")
+                };
+                let [bottom, left, top, right] = [edge()?, edge()?, edge()?, edge()?];
+                let bounds = BoundingBox::new(left, bottom, right, top);
+                self.header.bounds.push(bounds);
+            }
+            Ok(())
+        })
     }
 
     /// Reads an element, whose name has been read, into the draft.
@@ -330,45 +337,23 @@ impl XmlParser {
 
     fn element_parts(&mut self, c: &mut Cursor<'_>, kind: Kind, start: usize) -> Result<(), Stop> {
         let mut deleted = false;
-        let open = loop {
-            let (name, value, offset) = match c.attribute()? {
-                Attribute::Pair(name, value, offset) => (name, value, offset),
-                Attribute::Open => break true,
-                Attribute::Empty => break false,
-            };
+        let open = c.attributes(|name, value| {
             let draft = &mut self.draft;
-            match name {
-                b"id" => draft.id = Some(id("id", value, offset)?),
-                b"lat" if kind == Kind::Node => draft.lat = Some(latitude(value, offset)?),
-                b"lon" if kind == Kind::Node => draft.lon = Some(longitude(value, offset)?),
-                b"version" => {
-                    draft.version = number(value, i64::from(i32::MAX))
-                        .ok_or_else(|| bad_value("version", value, offset, "a number from 0 to 2147483647"))?
-                        .map(|version| version as i32);
-                }
-                b"timestamp" => draft.timestamp = Some(timestamp(value, offset)?),
-                b"changeset" => {
-                    draft.changeset = number(value, i64::from(u32::MAX)).ok_or_else(|| {
-                        bad_value("changeset", value, offset, "a number from 0 to 4294967295")
-                    })?;
-                }
-                b"uid" => {
-                    draft.uid = number(value, i64::from(i32::MAX))
-                        .ok_or_else(|| bad_value("uid", value, offset, "a number from 0 to 2147483647"))?
-                        .map(|uid| uid as i32);
-                }
-                b"user" => draft.user = Some(keep(draft, value, offset)?),
-                b"visible" => {
-                    draft.visible = Some(match value {
-                        b"true" => true,
-                        b"false" => false,
-                        _ => return Err(bad_value("visible", value, offset, "true or false")),
-                    });
-                }
-                b"action" => deleted = value == b"delete",
-                name => self.warn_attribute(offset, kind.name(), name),
+            match name.code {
+                ID => draft.id = Some(value.id("id")?),
+                LAT if kind == Kind::Node => draft.lat = Some(value.latitude()?),
+                LON if kind == Kind::Node => draft.lon = Some(value.longitude()?),
+                VERSION => draft.version = value.number("version")?,
+                TIMESTAMP => draft.timestamp = Some(value.timestamp()?),
+                CHANGESET => draft.changeset = value.changeset()?,
+                UID => draft.uid = value.number("uid")?,
+                USER => draft.user = Some(value.keep(draft)?),
+                VISIBLE => draft.visible = Some(value.truth("visible")?),
+                ACTION => deleted = value.text == b"delete",
+                _ => self.warn_attribute(value.at, kind.name(), name.text),
             }
-        };
+            Ok(())
+        })?;
         if self.draft.id.is_none() {
             return Err(missing(start, kind.name(), "id"));
         }
@@ -386,6 +371,9 @@ impl XmlParser {
     fn children(&mut self, c: &mut Cursor<'_>, kind: Kind) -> Result<(), Stop> {
         loop {
             c.skip_space();
+            if self.plain_child(c, kind)? {
+                continue;
+            }
             let before = c.at;
             match c.content()? {
                 Content::Start(b"tag") => self.tag(c, before)?,
@@ -401,70 +389,84 @@ impl XmlParser {
         }
     }
 
+    /// Reads a child in the layout that writers give it; `false` where anything else stands.
+    #[inline]
+    fn plain_child(&mut self, c: &mut Cursor<'_>, kind: Kind) -> Result<bool, Stop> {
+        let draft = &mut self.draft;
+        if kind == Kind::Way
+            && let Some(node) = c.plain_reference()
+        {
+            draft.push_ref(node.id("ref")?, None);
+        } else if let Some([key, value]) = c.plain_tag() {
+            let (key, value) = (key.keep(draft)?, value.keep(draft)?);
+            draft.tags.push((key, value));
+        } else if kind == Kind::Relation
+            && let Some([kind, member, role]) = c.plain_member()
+        {
+            let member = ElementId::new(member_kind(kind)?, member.id("ref")?);
+            let role = role.keep(draft)?;
+            draft.members.push((member, role));
+        } else {
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
     fn tag(&mut self, c: &mut Cursor<'_>, start: usize) -> Result<(), Stop> {
         let (mut key, mut value) = (None, None);
-        let open = loop {
-            match c.attribute()? {
-                Attribute::Pair(b"k", text, offset) => key = Some(keep(&mut self.draft, text, offset)?),
-                Attribute::Pair(b"v", text, offset) => value = Some(keep(&mut self.draft, text, offset)?),
-                Attribute::Pair(name, _, offset) => self.warn_attribute(offset, "tag", name),
-                Attribute::Open => break true,
-                Attribute::Empty => break false,
+        let open = c.attributes(|name, text| {
+            match name.text {
+                b"k" => key = Some(text.keep(&mut self.draft)?),
+                b"v" => value = Some(text.keep(&mut self.draft)?),
+                name => self.warn_attribute(text.at, "tag", name),
             }
-        };
+            Ok(())
+        })?;
         let key = key.ok_or_else(|| missing(start, "tag", "k"))?;
         let value = value.ok_or_else(|| missing(start, "tag", "v"))?;
         self.draft.tags.push((key, value));
-        if open { c.skip_content() } else { Ok(()) }
+        c.skip_content_if(open)
     }
 
     fn node_reference(&mut self, c: &mut Cursor<'_>, start: usize) -> Result<(), Stop> {
         let (mut node, mut lon, mut lat) = (None, None, None);
-        let open = loop {
-            match c.attribute()? {
-                Attribute::Pair(b"ref", value, offset) => node = Some(id("ref", value, offset)?),
-                Attribute::Pair(b"lat", value, offset) => lat = Some(latitude(value, offset)?),
-                Attribute::Pair(b"lon", value, offset) => lon = Some(longitude(value, offset)?),
-                Attribute::Pair(name, _, offset) => self.warn_attribute(offset, "nd", name),
-                Attribute::Open => break true,
-                Attribute::Empty => break false,
+        let open = c.attributes(|name, value| {
+            match name.text {
+                b"ref" => node = Some(value.id("ref")?),
+                b"lat" => lat = Some(value.latitude()?),
+                b"lon" => lon = Some(value.longitude()?),
+                name => self.warn_attribute(value.at, "nd", name),
             }
-        };
+            Ok(())
+        })?;
         let node = node.ok_or_else(|| missing(start, "nd", "ref"))?;
         let location = lon.zip(lat).map(|(lon, lat)| Location { lon, lat });
         self.draft.push_ref(node, location);
-        if open { c.skip_content() } else { Ok(()) }
+        c.skip_content_if(open)
     }
 
     fn member(&mut self, c: &mut Cursor<'_>, start: usize) -> Result<(), Stop> {
         let (mut kind, mut member, mut role) = (None, None, None);
-        let open = loop {
-            match c.attribute()? {
-                Attribute::Pair(b"type", value, offset) => {
-                    let known = kind_of(value);
-                    kind =
-                        Some(known.ok_or_else(|| bad_value("type", value, offset, "node, way or relation"))?);
-                }
-                Attribute::Pair(b"ref", value, offset) => member = Some(id("ref", value, offset)?),
-                Attribute::Pair(b"role", value, offset) => role = Some(keep(&mut self.draft, value, offset)?),
-                Attribute::Pair(name, _, offset) => self.warn_attribute(offset, "member", name),
-                Attribute::Open => break true,
-                Attribute::Empty => break false,
+        let open = c.attributes(|name, value| {
+            match name.text {
+                b"type" => kind = Some(member_kind(value)?),
+                b"ref" => member = Some(value.id("ref")?),
+                b"role" => role = Some(value.keep(&mut self.draft)?),
+                name => self.warn_attribute(value.at, "member", name),
             }
-        };
+            Ok(())
+        })?;
         let kind = kind.ok_or_else(|| missing(start, "member", "type"))?;
         let member = member.ok_or_else(|| missing(start, "member", "ref"))?;
         self.draft
             .members
             .push((ElementId::new(kind, member), role.unwrap_or(0..0)));
-        if open { c.skip_content() } else { Ok(()) }
+        c.skip_content_if(open)
     }
 
     /// Passes over an element that OSM data has no place for, with all that is in it.
     fn pass_over(&mut self, c: &mut Cursor<'_>, at: usize, parent: &str, name: &[u8]) -> Result<(), Stop> {
-        if c.skip_attributes()? {
-            c.skip_content()?;
-        }
+        c.skip_element()?;
         self.warn(at, parent, name, || {
             format!("<{}> in <{parent}> is passed over", shortened(name))
         });
@@ -537,9 +539,8 @@ fn kind_of(name: &[u8]) -> Option<Kind> {
     }
 }
 
-#[cold]
-fn bad_value(attribute: &'static str, value: &[u8], offset: usize, expected: &'static str) -> Stop {
-    Bad::stop(offset, Problem::value(attribute, value, expected))
+fn member_kind(value: Value<'_>) -> Result<Kind, Stop> {
+    kind_of(value.text).ok_or_else(|| value.bad("type", "node, way or relation"))
 }
 
 #[cold]
@@ -554,68 +555,4 @@ fn mismatch(at: usize, found: &[u8], expected: &str) -> Stop {
         found: shortened(found),
     };
     Bad::stop(at, problem)
-}
-
-fn text(value: &[u8], offset: usize) -> Result<String, Stop> {
-    let mut out = Vec::new();
-    unescape(value, offset, &mut out)?;
-    Ok(String::from_utf8_lossy(&out).into_owned())
-}
-
-#[inline]
-fn keep(draft: &mut Draft, value: &[u8], offset: usize) -> Result<Span, Stop> {
-    if is_escaped(value) {
-        draft.keep_with(|out| unescape(value, offset, out))
-    } else {
-        Ok(draft.keep(value))
-    }
-}
-
-#[inline]
-fn id(attribute: &'static str, value: &[u8], offset: usize) -> Result<i64, Stop> {
-    integer(value).ok_or_else(|| bad_value(attribute, value, offset, "a whole number of 64 bits"))
-}
-
-/// A number from 0 to `max`; `Some(None)` for -1, which some writers put where they know none.
-#[inline]
-fn number(value: &[u8], max: i64) -> Option<Option<i64>> {
-    match integer(value)? {
-        -1 => Some(None),
-        value if (0..=max).contains(&value) => Some(Some(value)),
-        _ => None,
-    }
-}
-
-#[inline]
-fn timestamp(value: &[u8], offset: usize) -> Result<Timestamp, Stop> {
-    std::str::from_utf8(value)
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .ok_or_else(|| {
-            let expected = "a time like 2024-02-29T23:59:59Z or with an offset like +01:00";
-            bad_value("timestamp", value, offset, expected)
-        })
-}
-
-#[inline]
-fn latitude(value: &[u8], offset: usize) -> Result<i32, Stop> {
-    match coordinate(value) {
-        Some(lat @ -900_000_000..=900_000_000) => Ok(lat as i32),
-        _ => Err(bad_value("lat", value, offset, "a latitude from -90 to 90")),
-    }
-}
-
-#[inline]
-fn longitude(value: &[u8], offset: usize) -> Result<i32, Stop> {
-    match coordinate(value) {
-        Some(lon @ -1_800_000_000..=1_800_000_000) => Ok(lon as i32),
-        _ => Err(bad_value("lon", value, offset, "a longitude from -180 to 180")),
-    }
-}
-
-/// An edge of a box, which files round outwards past the ends of the earth at times.
-fn degrees(attribute: &'static str, value: &[u8], offset: usize) -> Result<i32, Stop> {
-    coordinate(value)
-        .and_then(|units| i32::try_from(units).ok())
-        .ok_or_else(|| bad_value(attribute, value, offset, "a number of degrees"))
 }
