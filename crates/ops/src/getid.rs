@@ -90,17 +90,17 @@ pub fn getid(job: &Job, input: &Path, options: &Options, target: &Target) -> Res
                 };
             }
             fates.clear();
-            select::fates_by_id(blob, fates, scratch, |kind, id| {
-                let id = ElementId::new(kind, id);
+            select::fates_by(blob, fates, scratch, |_, item, _, id| {
+                let id = ElementId::new(select::kind_of(item), id);
                 let has = wanted.contains(id);
                 if has {
                     found.insert(id);
                 }
-                match has {
+                Ok(match has {
                     true if options.remove_tags && requested.binary_search(&id).is_err() => Fate::Bare,
                     has if has != options.invert => Fate::Keep,
                     _ => Fate::Drop,
-                }
+                })
             })?;
             select::write_fates(blob, out, fates, picker)
         },
@@ -138,9 +138,7 @@ fn dangling(
     }
     let kinds = KindSet::WAYS.union(KindSet::RELATIONS);
     let blobs = select::blobs_of(plan, kinds, |record| wanted.may_touch(record));
-    let states = job
-        .pass("missing", input.file(), &blobs)
-        .scan(Vec::new, |missing, blob| {
+    select::find(job, ("missing", input, &blobs), |missing, blob| {
             for element in blob.block()?.elements() {
                 let element = element?;
                 if !wanted.contains(element.element_id()) {
@@ -164,8 +162,7 @@ fn dangling(
                 }
             }
             Ok(())
-        })?;
-    Ok(states.into_iter().flatten().collect())
+        })
 }
 
 /// The blobs of a file whose header says that it is sorted that can hold one of these sorted ids.

@@ -12,13 +12,15 @@
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use osmill_engine::{
-    Blob, BlobEntry, Counts, Held, HoldStore, IdSets, Input, Job, KernelResult, OutputOptions, Plan, Result,
-    Sink, TaskOutput, TaskOutputs, output_header,
+    Blob, BlobEntry, Counts, Error, Held, HoldStore, IdSets, Input, Job, KernelResult, OutputFiles, OutputOptions,
+    Plan, Result, Sink, TaskOutput, TaskOutputs, output_header,
 };
-use osmill_model::{ElementId, Kind, KindSet};
-use osmill_pbf::{Block, DensePicker, Element, FileHeader, IndexRecord, Item, RawItem, SORTED};
+use osmill_model::{ElementId, Kind, KindSet, Location};
+use osmill_pbf::wire::Deltas;
+use osmill_pbf::{Block, DensePicker, Element, FileHeader, IndexRecord, Item, Items, RawItem, Relation, SORTED};
 
 use crate::cat::HeaderChanges;
 
@@ -44,10 +46,15 @@ impl Target {
     }
 
     /// Opens the output for elements of a file with this header.
-    pub(crate) fn open(&self, mut header: FileHeader) -> Result<Sink> {
+    pub(crate) fn open(&self, header: FileHeader) -> Result<Sink> {
+        self.open_among(&OutputFiles::default(), header)
+    }
+
+    /// [`Target::open`] for one of many outputs.
+    pub(crate) fn open_among(&self, files: &OutputFiles, mut header: FileHeader) -> Result<Sink> {
         header = output_header(vec![header], &self.generator);
         self.header.apply(&mut header)?;
-        Sink::create(self.output.clone(), &header)
+        Sink::create_among(files, self.output.clone(), &header)
     }
 }
 
@@ -103,23 +110,34 @@ pub(crate) fn is_orderly(plan: &Plan) -> bool {
 /// Part of the memory of a job that output which is held back may take, as a divisor.
 const HELD_SHARE: u64 = 8;
 
-/// A store for what commands hold back.
-pub(crate) fn hold_store(job: &Job) -> HoldStore {
-    HoldStore::new(job.options().memory / HELD_SHARE, &job.options().scratch)
+/// What tasks have put out and hold back, by the numbers of their blobs.
+#[derive(Debug)]
+pub(crate) struct HeldBack {
+    store: HoldStore,
+    blobs: Mutex<HashMap<u64, Held>>,
 }
 
-/// What tasks have held back, by the numbers of their blobs.
-#[derive(Debug, Default)]
-pub(crate) struct HeldBlobs(Mutex<HashMap<u64, Held>>);
+impl HeldBack {
+    /// Nothing so far.
+    pub fn new(job: &Job) -> Self {
+        HeldBack {
+            store: HoldStore::new(job.options().memory / HELD_SHARE, &job.options().scratch),
+            blobs: Mutex::default(),
+        }
+    }
 
-impl HeldBlobs {
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Held>> {
-        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.blobs.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Where it is kept.
+    pub fn store(&self) -> &HoldStore {
+        &self.store
     }
 
     /// Holds what a blob's task has put out so far. Takes the place of what was held of the blob before.
-    pub fn hold(&self, blob: &Blob, outs: &mut TaskOutputs<'_>, store: &HoldStore) -> KernelResult {
-        let held = outs.hold(store)?;
+    pub fn hold(&self, blob: &Blob, outs: &mut TaskOutputs<'_>) -> KernelResult {
+        let held = outs.hold(&self.store)?;
         if !held.is_empty() {
             self.lock().insert(blob.entry().number, held);
         }
@@ -127,13 +145,55 @@ impl HeldBlobs {
     }
 
     /// Takes what is held of a blob.
-    pub fn take(&self, number: u64) -> Option<Held> {
-        self.lock().remove(&number)
+    pub fn take(&self, blob: &Blob) -> Option<Held> {
+        self.lock().remove(&blob.entry().number)
     }
 
     /// Whether something is held of a blob.
-    pub fn has(&self, number: u64) -> bool {
-        self.lock().contains_key(&number)
+    pub fn has(&self, blob: &BlobEntry) -> bool {
+        self.lock().contains_key(&blob.number)
+    }
+}
+
+/// Part of the memory of a job that the ids which a pass finds may take, as a divisor.
+const IDS_SHARE: u64 = 2;
+/// Bytes that they may take whatever the memory of the job.
+const IDS_LEAST: u64 = 64 << 20;
+
+/// How much memory the ids that a command finds may take. They are needed all at once, so what does not fit is an
+/// error.
+#[derive(Debug)]
+pub(crate) struct IdBudget {
+    what: &'static str,
+    memory: u64,
+    used: AtomicU64,
+}
+
+impl IdBudget {
+    /// That of a job. `what` names the ids for messages.
+    pub fn of(job: &Job, what: &'static str) -> Self {
+        IdBudget {
+            what,
+            memory: job.options().memory,
+            used: AtomicU64::new(0),
+        }
+    }
+
+    /// Notes that so many bytes more are in use.
+    pub fn charge(&self, bytes: u64) -> Result<()> {
+        self.check(self.used.fetch_add(bytes, Relaxed) + bytes)
+    }
+
+    /// Refuses more bytes than there may be.
+    pub fn check(&self, bytes: u64) -> Result<()> {
+        if bytes <= (self.memory / IDS_SHARE).max(IDS_LEAST) {
+            return Ok(());
+        }
+        Err(Error::Memory {
+            what: self.what,
+            needed: bytes * IDS_SHARE,
+            allowed: self.memory,
+        })
     }
 }
 
@@ -321,20 +381,98 @@ pub(crate) fn kind_of(item: RawItem) -> Kind {
     }
 }
 
-/// Pushes the fate of each element of a block by its id alone.
-pub(crate) fn fates_by_id(
+/// Calls `visit` with the id and the references of each way of a blob, which are not decoded.
+pub(crate) fn for_each_way(
     blob: &mut Blob,
+    mut visit: impl FnMut(i64, Deltas<'_>) -> KernelResult,
+) -> KernelResult {
+    for group in blob.block()?.groups() {
+        let mut items = group.items();
+        while let Some((item, message)) = items.try_next_raw()? {
+            if item == RawItem::Way {
+                let (id, refs) = items.parse_refs(message)?;
+                visit(id, refs)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether any of a way's references is one that `is` tells; those behind the first one are not read.
+#[inline]
+pub(crate) fn any_ref(mut refs: Deltas<'_>, mut is: impl FnMut(i64) -> bool) -> KernelResult<bool> {
+    while let Some(id) = refs.try_next()? {
+        if is(id) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Calls `visit` with each relation of a blob.
+pub(crate) fn for_each_relation(
+    blob: &mut Blob,
+    mut visit: impl FnMut(&Relation<'_>) -> KernelResult,
+) -> KernelResult {
+    for group in blob.block()?.groups() {
+        let mut items = group.items();
+        while let Some((item, message)) = items.try_next_raw()? {
+            if item == RawItem::Relation {
+                visit(&items.parse_relation(message)?)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A pass that only finds something: what all workers have found, in no order.
+pub(crate) fn find<T: Send>(
+    job: &Job,
+    (name, input, blobs): (&str, &Input, &[BlobEntry]),
+    look: impl Fn(&mut Vec<T>, &mut Blob) -> KernelResult + Sync,
+) -> Result<Vec<T>> {
+    let states = job.pass(name, input.file(), blobs).scan(Vec::new, look)?;
+    Ok(states.into_iter().flatten().collect())
+}
+
+/// Where the wanted nodes are, in a pass of this name.
+pub(crate) fn locations_of(
+    job: &Job,
+    name: &str,
+    (input, plan): (&Input, &Plan),
+    wanted: &Wanted,
+) -> Result<HashMap<i64, Location>> {
+    let blobs = blobs_of(plan, KindSet::NODES, |record| wanted.may_touch(record));
+    let found = find(job, (name, input, &blobs), |found, blob| {
+        for element in blob.block()?.elements() {
+            if let Element::Node(node) = element?
+                && wanted.has(Kind::Node, node.id())
+                && let Some(location) = node.location()?
+            {
+                found.push((node.id(), location));
+            }
+        }
+        Ok(())
+    })?;
+    Ok(found.into_iter().collect())
+}
+
+/// Pushes the fate of each element of a block. `fate` has the items, the item, its message, and the id of the
+/// element, of which there are many in a message of dense nodes.
+pub(crate) fn fates_by<'b>(
+    blob: &'b mut Blob,
     fates: &mut Vec<Fate>,
     ids: &mut Vec<i64>,
-    fate: impl Fn(Kind, i64) -> Fate,
+    fate: impl Fn(&Items<'b>, RawItem, &'b [u8], i64) -> KernelResult<Fate>,
 ) -> KernelResult {
     for group in blob.block()?.groups() {
         let mut items = group.items();
         while let Some((item, message)) = items.try_next_raw()? {
             ids.clear();
             items.parse_ids(item, message, ids)?;
-            let kind = kind_of(item);
-            fates.extend(ids.iter().map(|id| fate(kind, *id)));
+            for id in ids.iter() {
+                fates.push(fate(&items, item, message, *id)?);
+            }
         }
     }
     Ok(())
@@ -460,26 +598,22 @@ pub(crate) fn close_over_members<P: Pick>(
         let states =
             job.pass("relations", input.file(), &blobs)
                 .scan(make, |(state, refs, edges), blob| {
-                    let block = blob.block()?;
-                    let may_pick = pick.begin(state, block)?;
-                    for element in block.elements() {
-                        let element = element?;
-                        let Element::Relation(relation) = &element else {
-                            continue;
-                        };
+                    let may_pick = pick.begin(state, blob.block()?)?;
+                    for_each_relation(blob, |relation| {
                         for member in relation.members() {
                             let member = member?.element;
                             if member.kind == Kind::Relation && !pick.ignores(member) {
                                 edges.push((relation.id(), member.id));
                             }
                         }
+                        let element = Element::Relation(relation.clone());
                         let id = element.element_id();
                         if wanted.contains(id) || may_pick && pick.picks(state, &element)? {
                             wanted.insert(id);
                             note_references(&element, wanted, noted, pick, refs)?;
                         }
-                    }
-                    Ok(())
+                        Ok(())
+                    })
                 })?;
         let edges = states.into_iter().flat_map(|(_, _, edges)| edges);
         let new = Wanted::default();
