@@ -7,8 +7,8 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use osmill_pbf::{
-    BlobType, Block, BlockBuilder, BlockError, Compressor, ELEMENTS_PER_BLOCK, Element, IndexRecord,
-    MetadataFields, Splicer, write_frame,
+    BlobType, Block, BlockBuilder, BlockError, Compressor, ELEMENTS_PER_BLOCK, Element, IndexRecord, Item,
+    MetadataFields, NodeArrays, Splicer, write_frame,
 };
 use osmill_text::compress::TextCompressor;
 use osmill_text::format::TextCompression;
@@ -29,6 +29,7 @@ pub(crate) struct Tools {
     changes: Changes,
     recompress: bool,
     splicer: Splicer,
+    nodes: NodeArrays,
     changed: [Block; 3],
     text: Option<TextTools>,
 }
@@ -82,6 +83,7 @@ impl Tools {
             },
             recompress: options.recompress,
             splicer: Splicer::default(),
+            nodes: NodeArrays::default(),
             changed: [Block::empty(), Block::empty(), Block::empty()],
             text: options.printer().map(|printer| TextTools {
                 printer,
@@ -247,16 +249,36 @@ impl Tools {
             return Ok(());
         }
         for bytes in parts.drain(..) {
-            let block = Block::parse(bytes)?;
-            for element in block.elements() {
-                self.builder.copy(&element?)?;
-                if self.builder.is_full() && self.builder.len() >= 2 * ELEMENTS_PER_BLOCK {
-                    self.flush_builder(out, counters)?;
-                }
+            self.add_block(&Block::parse(bytes)?)?;
+            if self.builder.is_full() && self.builder.len() >= 2 * ELEMENTS_PER_BLOCK {
+                self.flush_builder(out, counters)?;
             }
         }
         if !self.builder.is_empty() {
             self.flush_builder(out, counters)?;
+        }
+        Ok(())
+    }
+
+    /// Adds the elements of a block to the builder, nodes many at a time.
+    fn add_block(&mut self, block: &Block) -> KernelResult {
+        for group in block.groups() {
+            for item in group.items() {
+                match item? {
+                    Item::Dense(dense) if self.nodes.read(block, &dense)? => {
+                        self.builder
+                            .copy_nodes(block, &self.nodes, 0..self.nodes.ids.len())?;
+                    }
+                    Item::Dense(dense) => {
+                        for node in dense {
+                            self.builder.copy(&Element::Node(node?))?;
+                        }
+                    }
+                    Item::Node(node) => self.builder.copy(&Element::Node(node))?,
+                    Item::Way(way) => self.builder.copy(&Element::Way(way))?,
+                    Item::Relation(relation) => self.builder.copy(&Element::Relation(relation))?,
+                }
+            }
         }
         Ok(())
     }

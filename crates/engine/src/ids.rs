@@ -106,26 +106,72 @@ impl IdSets {
 /// Memory follows how many there are, not the largest: a few bits each where they are dense, 110 bytes for one that
 /// has no other within thousands. The default has none.
 #[derive(Debug, Default)]
-pub struct Ranks(Option<RankBitmap<'static>>);
+pub struct Ranks(Table);
+
+/// Where numbers are not strewn thin, the shorter way to the answer is taken.
+#[derive(Debug)]
+enum Table {
+    /// For each 64 numbers which of them are there, and how many are before them.
+    Dense(Vec<(u64, u32)>),
+    Sparse(RankBitmap<'static>),
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        Table::Dense(Vec::new())
+    }
+}
 
 impl Ranks {
+    /// Numbers that a dense table may have room for, for each one that is there.
+    const SPREAD: u64 = 512;
+    /// A dense table has room for so many numbers in any case: 64 KiB.
+    const FEW: u64 = 1 << 18;
+
     /// The ranks of these numbers, which have to be ascending. O(numbers).
     ///
     /// # Errors
     ///
-    /// If the system refuses the memory, or the numbers are not ascending.
-    pub fn of(numbers: impl IntoIterator<Item = u64>) -> Result<Ranks> {
-        match RankBitmap::from_sorted(numbers) {
-            Ok(ranks) => Ok(Ranks(Some(ranks))),
-            Err(error) => Err(Error::Failed(format!("a table of ids: {error}"))),
+    /// If the system refuses the memory, or there are more than 2^32 numbers.
+    pub fn of(numbers: impl Iterator<Item = u64> + Clone) -> Result<Ranks> {
+        let (mut count, mut largest) = (0u64, 0);
+        numbers
+            .clone()
+            .for_each(|number| (count, largest) = (count + 1, number));
+        let failed = |why: &dyn std::fmt::Display| Error::Failed(format!("a table of ids: {why}"));
+        if u32::try_from(count).is_err() {
+            return Err(failed(&"there are more than 2^32 ranges of them"));
         }
+        if largest >= (count * Self::SPREAD).max(Self::FEW) {
+            let table = RankBitmap::from_sorted(numbers).map_err(|error| failed(&error))?;
+            return Ok(Ranks(Table::Sparse(table)));
+        }
+        let mut words = vec![(0u64, 0u32); (largest / 64 + 1) as usize];
+        for number in numbers {
+            words[(number / 64) as usize].0 |= 1 << (number % 64);
+        }
+        let mut before = 0;
+        for (bits, rank) in &mut words {
+            *rank = before;
+            before += bits.count_ones();
+        }
+        Ok(Ranks(Table::Dense(words)))
     }
 
     /// The rank of a number, if it is there. O(1), one cache line where numbers are dense.
     #[inline]
     pub fn get(&self, number: u64) -> Option<usize> {
-        let (rank, present) = self.0.as_ref()?.rank(number);
-        present.then_some(rank as usize)
+        match &self.0 {
+            Table::Dense(words) => {
+                let (bits, rank) = *words.get((number / 64) as usize)?;
+                let bit = 1u64 << (number % 64);
+                (bits & bit != 0).then(|| rank as usize + (bits & (bit - 1)).count_ones() as usize)
+            }
+            Table::Sparse(table) => {
+                let (rank, present) = table.rank(number);
+                present.then_some(rank as usize)
+            }
+        }
     }
 }
 
@@ -297,6 +343,20 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
+        #[test]
+        fn ranks_are_places(
+            numbers in proptest::collection::btree_set(prop_oneof![0u64..3000, 0u64..1 << 20, any::<u64>()], 0..300),
+            dense in any::<bool>(),
+        ) {
+            let numbers: Vec<u64> = numbers.into_iter().filter(|number| !dense || *number < 1 << 18).collect();
+            let ranks = Ranks::of(numbers.iter().copied()).unwrap();
+            for &number in &numbers {
+                for near in [number.wrapping_sub(1), number, number.wrapping_add(1), number.wrapping_add(64)] {
+                    prop_assert_eq!(ranks.get(near), numbers.binary_search(&near).ok());
+                }
+            }
+        }
+
         #[test]
         fn runs_are_a_set(blobs in proptest::collection::vec((
             proptest::collection::vec(

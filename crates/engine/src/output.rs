@@ -505,7 +505,9 @@ impl Sink {
         let (Some(file), Some((first, _))) = (&self.file, writes.first()) else {
             return Ok(());
         };
-        let file = file.get().map_err(|e| Error::write(&self.options.path, *first, e))?;
+        let file = file
+            .get()
+            .map_err(|e| Error::write(&self.options.path, *first, e))?;
         for (offset, piece) in writes {
             let fail = |e| Error::write(&self.options.path, offset, e);
             match piece {

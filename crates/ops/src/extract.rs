@@ -204,4 +204,3 @@ fn nothing_found(extract: &Extract, data: Option<BoundingBox>) -> String {
     };
     format!("{name}: nothing is in the region {region}; the data is within {data}{hint}")
 }
-

@@ -51,7 +51,7 @@ pub fn getid(job: &Job, input: &Path, options: &Options, target: &Target) -> Res
     }
     let input = job.open(input)?;
     let mut plan = input.plan(job.options().threads)?;
-    let wanted = Wanted::default();
+    let wanted = Wanted::new(job);
     ids.iter().for_each(|id| {
         wanted.insert(*id);
     });
@@ -73,7 +73,7 @@ pub fn getid(job: &Job, input: &Path, options: &Options, target: &Target) -> Res
         _ => wanted.may_touch(record),
     };
     let blobs = match by_bisection && !plan.is_indexed() {
-        true => bisect(&input, &plan, requested)?,
+        true => job.look("bisect", input.file(), |reader| bisect(reader, &plan, requested))?,
         false => select::blobs_of(&plan, KindSet::ALL, |record| options.invert || touches(record)),
     };
     let found = IdSets::new();
@@ -139,35 +139,34 @@ fn dangling(
     let kinds = KindSet::WAYS.union(KindSet::RELATIONS);
     let blobs = select::blobs_of(plan, kinds, |record| wanted.may_touch(record));
     select::find(job, ("missing", input, &blobs), |missing, blob| {
-            for element in blob.block()?.elements() {
-                let element = element?;
-                if !wanted.contains(element.element_id()) {
-                    continue;
-                }
-                match element {
-                    Element::Node(_) => {}
-                    Element::Way(way) => way.refs().column().for_each_sum(|id| {
-                        if !found.of(Kind::Node).contains(id) {
-                            missing.push(ElementId::new(Kind::Node, id));
-                        }
-                    })?,
-                    Element::Relation(relation) => {
-                        for member in relation.members() {
-                            let member = member?.element;
-                            if !found.contains(member) {
-                                missing.push(member);
-                            }
+        for element in blob.block()?.elements() {
+            let element = element?;
+            if !wanted.contains(element.element_id()) {
+                continue;
+            }
+            match element {
+                Element::Node(_) => {}
+                Element::Way(way) => way.refs().column().for_each_sum(|id| {
+                    if !found.of(Kind::Node).contains(id) {
+                        missing.push(ElementId::new(Kind::Node, id));
+                    }
+                })?,
+                Element::Relation(relation) => {
+                    for member in relation.members() {
+                        let member = member?.element;
+                        if !found.contains(member) {
+                            missing.push(member);
                         }
                     }
                 }
             }
-            Ok(())
-        })
+        }
+        Ok(())
+    })
 }
 
 /// The blobs of a file whose header says that it is sorted that can hold one of these sorted ids.
-fn bisect(input: &Input, plan: &Plan, ids: &[ElementId]) -> Result<Vec<BlobEntry>> {
-    let mut reader = Blob::new(input.file().clone());
+fn bisect(reader: &mut Blob, plan: &Plan, ids: &[ElementId]) -> Result<Vec<BlobEntry>> {
     let mut known: Vec<BlobEntry> = plan.blobs.clone();
     let mut record_of = |at: usize| {
         if known[at].index.is_none() {

@@ -25,7 +25,7 @@ pub struct Options {
 pub fn getparents(job: &Job, input: &Path, options: &Options, target: &Target) -> Result<()> {
     let input = job.open(input)?;
     let plan = input.plan(job.options().threads)?;
-    let wanted = Wanted::default();
+    let wanted = Wanted::new(job);
     options.ids.iter().for_each(|id| {
         wanted.insert(*id);
     });

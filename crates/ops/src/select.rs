@@ -12,15 +12,17 @@
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use osmill_engine::{
-    Blob, BlobEntry, Counts, Error, Held, HoldStore, IdSets, Input, Job, KernelResult, OutputFiles, OutputOptions,
-    Plan, Result, Sink, TaskOutput, TaskOutputs, output_header,
+    Blob, BlobEntry, Counts, Error, Held, HoldStore, IdSets, Input, Job, KernelResult, OutputFiles,
+    OutputOptions, Plan, Result, Sink, TaskOutput, TaskOutputs, output_header,
 };
 use osmill_model::{ElementId, Kind, KindSet, Location};
 use osmill_pbf::wire::Deltas;
-use osmill_pbf::{Block, DensePicker, Element, FileHeader, IndexRecord, Item, Items, RawItem, Relation, SORTED};
+use osmill_pbf::{
+    Block, DensePicker, Element, FileHeader, IndexRecord, Item, Items, RawItem, Relation, SORTED,
+};
 
 use crate::cat::HeaderChanges;
 
@@ -127,7 +129,9 @@ impl HeldBack {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Held>> {
-        self.blobs.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.blobs
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// Where it is kept.
@@ -155,13 +159,11 @@ impl HeldBack {
     }
 }
 
-/// Part of the memory of a job that the ids which a pass finds may take, as a divisor.
-const IDS_SHARE: u64 = 2;
-/// Bytes that they may take whatever the memory of the job.
+/// Bytes that ids may take whatever the memory of a job.
 const IDS_LEAST: u64 = 64 << 20;
 
-/// How much memory the ids that a command finds may take. They are needed all at once, so what does not fit is an
-/// error.
+/// How much memory the ids of one kind that a pass finds may take. They are needed all at once, so it is an error if
+/// they do not fit.
 #[derive(Debug)]
 pub(crate) struct IdBudget {
     what: &'static str,
@@ -184,16 +186,21 @@ impl IdBudget {
         self.check(self.used.fetch_add(bytes, Relaxed) + bytes)
     }
 
+    /// Whether so many bytes are too many.
+    fn is_exceeded_by(&self, bytes: u64) -> bool {
+        bytes > self.memory.max(IDS_LEAST)
+    }
+
     /// Refuses more bytes than there may be.
     pub fn check(&self, bytes: u64) -> Result<()> {
-        if bytes <= (self.memory / IDS_SHARE).max(IDS_LEAST) {
-            return Ok(());
+        match self.is_exceeded_by(bytes) {
+            false => Ok(()),
+            true => Err(Error::Memory {
+                what: self.what,
+                needed: bytes,
+                allowed: self.memory,
+            }),
         }
-        Err(Error::Memory {
-            what: self.what,
-            needed: bytes * IDS_SHARE,
-            allowed: self.memory,
-        })
     }
 }
 
@@ -207,36 +214,67 @@ pub(crate) fn total(plan: &Plan) -> Counts {
 }
 
 /// Ids that are wanted, with a coarse copy that tells of a range of ids whether any is.
-#[derive(Debug, Default)]
+///
+/// What would take more memory than the job has is not added; [`Wanted::complete`] tells.
+#[derive(Debug)]
 pub(crate) struct Wanted {
     ids: IdSets,
     coarse: IdSets,
+    budget: IdBudget,
+    full: AtomicBool,
 }
 
 /// Ids that share a bit of the coarse copy: a power of two, as a shift.
 const COARSE: u32 = 12;
+/// Ids that are added before there is another look whether there is room.
+const LOOK: usize = 1024;
 /// Bits of the coarse copy that are looked at for one range at most.
 const COARSE_LOOKS: i64 = 4096;
 
 impl Wanted {
+    /// Nothing so far.
+    pub fn new(job: &Job) -> Self {
+        Wanted {
+            ids: IdSets::new(),
+            coarse: IdSets::new(),
+            budget: IdBudget::of(job, "the ids of the elements that are kept"),
+            full: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether there is room for ids near this one.
+    fn has_room(&self, kind: Kind, id: i64) -> bool {
+        if self.coarse.of(kind).insert(id >> COARSE) && self.budget.is_exceeded_by(self.ids.of(kind).bytes())
+        {
+            self.full.store(true, Relaxed);
+        }
+        !self.full.load(Relaxed)
+    }
+
     /// Adds an element; whether it is new.
     pub fn insert(&self, element: ElementId) -> bool {
-        let new = self.ids.insert(element);
-        if new {
-            self.coarse.of(element.kind).insert(element.id >> COARSE);
-        }
-        new
+        self.has_room(element.kind, element.id) && self.ids.insert(element)
     }
 
     /// Adds elements of one kind.
     pub fn insert_all(&self, kind: Kind, ids: &[i64]) {
-        self.ids.of(kind).insert_all(ids);
-        let mut last = None;
-        for id in ids {
-            let coarse = id >> COARSE;
-            if last != Some(coarse) {
-                self.coarse.of(kind).insert(coarse);
-                last = Some(coarse);
+        for some in ids.chunks(LOOK) {
+            for near in some.chunk_by(|a, b| a >> COARSE == b >> COARSE) {
+                if !self.has_room(kind, near[0]) {
+                    return;
+                }
+            }
+            self.ids.of(kind).insert_all(some);
+        }
+    }
+
+    /// Refuses to go on if not all elements found room.
+    pub fn complete(&self) -> Result<()> {
+        match self.full.load(Relaxed) {
+            false => Ok(()),
+            true => {
+                let bytes = Kind::ALL.map(|kind| self.ids.of(kind).bytes());
+                self.budget.check(bytes.into_iter().max().unwrap_or(0))
             }
         }
     }
@@ -442,6 +480,7 @@ pub(crate) fn locations_of(
     (input, plan): (&Input, &Plan),
     wanted: &Wanted,
 ) -> Result<HashMap<i64, Location>> {
+    wanted.complete()?;
     let blobs = blobs_of(plan, KindSet::NODES, |record| wanted.may_touch(record));
     let found = find(job, (name, input, &blobs), |found, blob| {
         for element in blob.block()?.elements() {
@@ -581,7 +620,8 @@ pub(crate) fn close<P: Pick>(
     pick: &P,
 ) -> Result<()> {
     close_over_members(job, (input, plan), wanted, noted, pick)?;
-    close_ways(job, (input, plan), wanted, noted, pick)
+    close_ways(job, (input, plan), wanted, noted, pick)?;
+    wanted.complete()
 }
 
 /// The first half of [`close`]: adds the relations that are picked, and the members of all wanted ones.
@@ -616,7 +656,7 @@ pub(crate) fn close_over_members<P: Pick>(
                     })
                 })?;
         let edges = states.into_iter().flat_map(|(_, _, edges)| edges);
-        let new = Wanted::default();
+        let new = Wanted::new(job);
         close_relations(wanted, edges, &new);
         if !new.is_empty(Kind::Relation) {
             let blobs = blobs_of(plan, KindSet::RELATIONS, |record| new.may_touch(record));

@@ -22,9 +22,7 @@
 
 use std::path::Path;
 
-use osmill_engine::{
-    Blob, Counts, Error, IdSets, Input, Job, KernelResult, Plan, Result, Sink, TaskOutput,
-};
+use osmill_engine::{Blob, Counts, Error, Input, Job, KernelResult, Plan, Result, Sink, TaskOutput};
 use osmill_model::{ElementId, Kind, KindSet, Member, Tag};
 use osmill_pbf::{Block, BlockBuilder, DenseNodes, DensePicker, Element, IndexRecord, Item};
 use serde::Serialize;
@@ -72,7 +70,7 @@ struct Filtering<'a> {
     options: &'a Options,
     wanted: Wanted,
     /// Elements that match, if they are left out of references.
-    excluded: IdSets,
+    excluded: Wanted,
     /// Kinds whose ids are noted when something refers to them; all others are kept anyway.
     noted: KindSet,
     /// Whether deleted elements are kept, as in change files.
@@ -98,8 +96,8 @@ pub fn tags_filter(job: &Job, input: &Path, options: &Options, target: &Target) 
     let (input, plan) = select::open_planned(job, input)?;
     let mut filtering = Filtering {
         options,
-        wanted: Wanted::default(),
-        excluded: IdSets::new(),
+        wanted: Wanted::new(job),
+        excluded: Wanted::new(job),
         noted: KindSet::ALL,
         keeps_deleted: input.is_change(),
     };
@@ -127,6 +125,7 @@ impl<'a> Filtering<'a> {
             select::close_over_members(job, (input, plan), &self.wanted, self.noted, self)?;
             let held = HeldBack::new(job);
             self.pass(job, (input, plan), KindSet::WAYS, sink, Some(&held), &mut report)?;
+            self.wanted.complete()?;
             self.pass(job, (input, plan), KindSet::ALL, sink, Some(&held), &mut report)?;
         } else {
             select::close(job, (input, plan), &self.wanted, self.noted, self)?;
@@ -225,7 +224,7 @@ impl<'a> Filtering<'a> {
                 Ok(())
             },
         )?;
-        Ok(())
+        self.excluded.complete()
     }
 
     /// Writes the elements of a blob; relations lose the members that are left out.

@@ -337,10 +337,9 @@ impl DensePicker {
         ];
         let lent = self.lent.take() == Some(dense.block.serial()) && self.sums[0].len() == dense.count;
         for (sums, column) in self.sums.iter_mut().zip(columns).skip(if lent { 3 } else { 0 }) {
-            sums.clear();
             column
                 .column()
-                .decode_deltas_into(sums)
+                .decode_deltas_over(sums)
                 .map_err(BlockError::from)?;
         }
         for (values, column) in [
@@ -353,14 +352,16 @@ impl DensePicker {
                 .map_err(BlockError::from)?;
         }
         let [ids, lats, lons, timestamps, changesets, uids, user_sids] = &self.sums;
-        let mut tags = dense.tags;
+        let (mut tags, mut tags_of) = (dense.tags, 0);
         for (at, ((&id, &lat), &lon)) in ids.iter().zip(lats).zip(lons).enumerate() {
-            let fail = |e: BlockErrorKind| e.of(ElementId::new(Kind::Node, id));
-            let own_tags = tags;
-            skip_tags(&mut tags).map_err(fail)?;
             if !wants(at) {
                 continue;
             }
+            let fail = |e: BlockErrorKind| e.of(ElementId::new(Kind::Node, id));
+            skip_tags_of(&mut tags, at - tags_of).map_err(fail)?;
+            let own_tags = tags;
+            skip_tags_of(&mut tags, 1).map_err(fail)?;
+            tags_of = at + 1;
             let row = DenseRow {
                 version: self.versions.get(at).copied(),
                 timestamp: timestamps.get(at).copied(),
@@ -381,6 +382,21 @@ impl DensePicker {
         }
         Ok(())
     }
+}
+
+/// Goes past the tags of so many nodes.
+#[inline]
+fn skip_tags_of(tags: &mut Varints<'_>, nodes: usize) -> Result<(), BlockErrorKind> {
+    let mut left = nodes;
+    while left > 0 {
+        // Most nodes have none.
+        left -= tags.skip_zeros(left);
+        if left > 0 {
+            skip_tags(tags)?;
+            left -= 1;
+        }
+    }
+    Ok(())
 }
 
 /// Goes past the tags of one node.
@@ -445,8 +461,7 @@ impl NodeColumns {
         self.source = (start == 0).then(|| dense.block.serial());
         dense.ids.column().decode_deltas_into(&mut self.ids)?;
         for (column, values) in [(dense.lats, &mut self.lats), (dense.lons, &mut self.lons)] {
-            values.clear();
-            column.column().decode_deltas_into(values)?;
+            column.column().decode_deltas_over(values)?;
         }
         let scale = dense.block.scale();
         let raw = self.lats.iter().zip(&self.lons);

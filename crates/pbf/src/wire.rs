@@ -349,6 +349,17 @@ impl<'a> Varints<'a> {
         }
     }
 
+    /// Moves past numbers that are 0, at most `most`, each in the one byte that it usually has; gives how many.
+    #[inline]
+    pub fn skip_zeros(&mut self, most: usize) -> usize {
+        let bytes = &self.chunk[..self.chunk.len().min(most)];
+        let words = bytes.as_chunks::<8>().0;
+        let zero = words.iter().take_while(|word| **word == [0; 8]).count() * 8;
+        let zeros = zero + bytes[zero..].iter().take_while(|byte| **byte == 0).count();
+        self.chunk = &self.chunk[zeros..];
+        zeros
+    }
+
     /// Folds all numbers that are left, many at a time: faster than [`Varints::try_next`] for long columns.
     ///
     /// What is folded should be a few numbers; they stay in registers, which what a closure changes does not.
@@ -356,7 +367,7 @@ impl<'a> Varints<'a> {
     pub fn fold<A: Copy>(mut self, init: A, mut step: impl FnMut(A, u64) -> A) -> Result<A, WireError> {
         let mut folded = init;
         loop {
-            folded = bulk::fold(self.chunk, folded, &mut step)?;
+            folded = bulk::fold(self.chunk, folded, |folded, value| step(folded, value))?;
             self.chunk = &[];
             if self.more.is_empty() || !self.refill() {
                 return Ok(folded);
@@ -408,7 +419,16 @@ impl<'a> Varints<'a> {
     pub fn decode_deltas_into(self, out: &mut Vec<i64>) -> Result<(), WireError> {
         let start = out.len();
         out.resize(start + self.count(), 0);
-        let slots = &mut out[start..];
+        self.sums_to(&mut out[start..])
+    }
+
+    /// Replaces `out` by the running sums of the zigzag-coded numbers.
+    pub fn decode_deltas_over(self, out: &mut Vec<i64>) -> Result<(), WireError> {
+        out.resize(self.count(), 0);
+        self.sums_to(out)
+    }
+
+    fn sums_to(self, slots: &mut [i64]) -> Result<(), WireError> {
         self.fold_sums(0usize, |at, value| {
             if let Some(slot) = slots.get_mut(at) {
                 *slot = value;

@@ -16,11 +16,11 @@ use osmill_geometry::{Region, assemble};
 use osmill_model::{BoundingBox, Kind, KindSet, Location};
 use osmill_pbf::{Element, NodeColumns};
 
-use super::region_ids::{Gather, RegionIds};
 use super::boundary;
 use super::passes::Work;
+use super::region_ids::{Gather, RegionIds};
 use crate::filter::can_be_area;
-use crate::select::{self, Wanted};
+use crate::select::{self, IdBudget, Wanted};
 
 /// What was found, all for region 0.
 #[derive(Debug, Default)]
@@ -128,6 +128,7 @@ fn meets(region: &Region, refs: &[i64], locations: &HashMap<i64, Location>, wish
 
 fn node_codes(work: &Work<'_>, sides: &Sides) -> Result<Codes> {
     let codes = Codes::default();
+    let budget = IdBudget::of(work.job, "the sides of the region that nodes lie on");
     let blobs = select::blobs_of(work.plan, KindSet::NODES, |_| true);
     work.job.pass("sides", work.input.file(), &blobs).scan(
         <(NodeColumns, [Vec<i64>; 4])>::default,
@@ -146,7 +147,7 @@ fn node_codes(work: &Work<'_>, sides: &Sides) -> Result<Codes> {
             for (set, ids) in codes.0.iter().zip(beyond) {
                 set.insert_all(ids);
             }
-            Ok(())
+            Ok(budget.check(codes.0.iter().map(IdSet::bytes).sum())?)
         },
     )?;
     Ok(codes)
@@ -187,7 +188,7 @@ fn candidate_ways(
 }
 
 fn locations_of(work: &Work<'_>, ways: &[(i64, Vec<i64>)]) -> Result<HashMap<i64, Location>> {
-    let wanted = Wanted::default();
+    let wanted = Wanted::new(work.job);
     for (_, refs) in ways {
         wanted.insert_all(Kind::Node, refs);
     }
@@ -199,7 +200,7 @@ fn locations_of(work: &Work<'_>, ways: &[(i64, Vec<i64>)]) -> Result<HashMap<i64
 fn surrounding_relations(work: &Work<'_>, region: &Region, codes: &Codes) -> Result<HashSet<i64>> {
     // Areas with their member ways, then the sides that all nodes of each of these have in common.
     let blobs = select::blobs_of(work.plan, KindSet::RELATIONS, |_| true);
-    let members = Wanted::default();
+    let members = Wanted::new(work.job);
     let areas = select::find(work.job, ("areas around", work.input, &blobs), |found, blob| {
         select::for_each_relation(blob, |relation| {
             if !can_be_area(&Element::Relation(relation.clone()))? {
@@ -217,6 +218,7 @@ fn surrounding_relations(work: &Work<'_>, region: &Region, codes: &Codes) -> Res
             Ok(())
         })
     })?;
+    members.complete()?;
     let blobs = select::blobs_of(work.plan, KindSet::WAYS, |record| members.may_touch(record));
     let common = select::find(work.job, ("borders around", work.input, &blobs), |found, blob| {
         select::for_each_way(blob, |id, refs| {

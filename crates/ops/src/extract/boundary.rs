@@ -86,7 +86,7 @@ pub(super) fn borders(
     let mut relations = select::find(job, ("boundary relations", input, &blobs), look)?;
     relations.sort_unstable_by_key(|(id, _)| *id);
 
-    let wanted = Wanted::default();
+    let wanted = Wanted::new(job);
     for (way, _) in relations.iter().flat_map(|(_, members)| members) {
         wanted.insert(ElementId::new(Kind::Way, *way));
     }
