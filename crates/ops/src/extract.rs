@@ -38,6 +38,14 @@
 //!
 //! With [`Options::include_crossing`] and [`Options::include_enclosing`] others come between; see the `around`
 //! module. The last one writes all outputs at once. A blob that belongs to an output whole is copied compressed.
+//!
+//! # Memory
+//!
+//! Ids cost about 8 bytes for 64 neighbouring ones of one region, 16 of one of many, and half again as much and more
+//! while a pass notes them. If they take more than the job's memory, that is an error which says so: what is inside is
+//! needed all at once for the ways. What is held goes to scratch beyond an eighth of the job's memory. Each output
+//! has a block that is being gathered. Its file is kept open if the system lets the process have so many open, and
+//! opened again for each write if not (see [`osmill_engine::OutputFiles`]).
 
 mod around;
 mod boundary;

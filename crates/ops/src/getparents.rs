@@ -51,7 +51,7 @@ pub fn getparents(job: &Job, input: &Path, options: &Options, target: &Target) -
                 let refers = match item {
                     RawItem::Way if asks(Kind::Node) => {
                         let (_, refs) = items.parse_refs(message)?;
-                        select::any_ref(refs, |id| wanted.has(Kind::Node, id))?
+                        refs.any_value(|id| wanted.has(Kind::Node, id))?
                     }
                     RawItem::Relation => refers(&items.parse_relation(message)?, &wanted)?,
                     _ => false,

@@ -295,6 +295,8 @@ impl<'a> DenseNodes<'a> {
 pub struct DensePicker {
     /// Ids, latitudes, longitudes, timestamps, changesets, uids, user names.
     sums: [Vec<i64>; 7],
+    /// How long each of these columns is if it is all zeros; its array is not used then.
+    zeros: [Option<usize>; 7],
     versions: Vec<u64>,
     visibles: Vec<u64>,
     /// The block whose ids and locations are in the first three arrays already, lent by columns.
@@ -336,11 +338,14 @@ impl DensePicker {
             info.user_sids,
         ];
         let lent = self.lent.take() == Some(dense.block.serial()) && self.sums[0].len() == dense.count;
-        for (sums, column) in self.sums.iter_mut().zip(columns).skip(if lent { 3 } else { 0 }) {
-            column
-                .column()
-                .decode_deltas_over(sums)
-                .map_err(BlockError::from)?;
+        for (at, column) in columns.into_iter().enumerate().skip(if lent { 3 } else { 0 }) {
+            let column = column.column();
+            // Public files have no changesets and users.
+            self.zeros[at] = column.count_of_zeros().filter(|_| at > 3);
+            if self.zeros[at].is_none() {
+                let sums = &mut self.sums[at];
+                column.decode_deltas_over(sums).map_err(BlockError::from)?;
+            }
         }
         for (values, column) in [
             (&mut self.versions, info.versions),
@@ -351,7 +356,11 @@ impl DensePicker {
                 .decode_into(values, |value| value)
                 .map_err(BlockError::from)?;
         }
-        let [ids, lats, lons, timestamps, changesets, uids, user_sids] = &self.sums;
+        let [ids, lats, lons, ..] = &self.sums;
+        let value = |column: usize, at: usize| match self.zeros[column] {
+            Some(len) => (at < len).then_some(0),
+            None => self.sums[column].get(at).copied(),
+        };
         let (mut tags, mut tags_of) = (dense.tags, 0);
         for (at, ((&id, &lat), &lon)) in ids.iter().zip(lats).zip(lons).enumerate() {
             if !wants(at) {
@@ -364,10 +373,10 @@ impl DensePicker {
             tags_of = at + 1;
             let row = DenseRow {
                 version: self.versions.get(at).copied(),
-                timestamp: timestamps.get(at).copied(),
-                changeset: changesets.get(at).copied(),
-                uid: uids.get(at).copied(),
-                user_sid: user_sids.get(at).copied(),
+                timestamp: value(3, at),
+                changeset: value(4, at),
+                uid: value(5, at),
+                user_sid: value(6, at),
                 visible: self.visibles.get(at).copied(),
             };
             visit(Node {

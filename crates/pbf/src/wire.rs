@@ -303,6 +303,14 @@ impl<'a> Varints<'a> {
         self.more.is_empty().then_some(self.chunk)
     }
 
+    /// How many numbers there are if all are 0, each in one byte of one piece: a column that says nothing.
+    pub fn count_of_zeros(&self) -> Option<usize> {
+        let bytes = self.as_packed()?;
+        let (parts, rest) = bytes.as_chunks::<64>();
+        let is_zero = |bytes: &[u8]| bytes.iter().fold(0, |all, byte| all | byte) == 0;
+        (parts.iter().all(|part| is_zero(part)) && is_zero(rest)).then_some(bytes.len())
+    }
+
     /// How many numbers there are. O(bytes), eight at a time.
     pub fn count(&self) -> usize {
         let mut total = count_varints(self.chunk);
@@ -515,6 +523,27 @@ impl<'a> Deltas<'a> {
         self.column
     }
 
+    /// Whether any value is one that `is` tells. Those behind the first such are not read.
+    #[inline]
+    pub fn any_value(mut self, mut is: impl FnMut(i64) -> bool) -> Result<bool, WireError> {
+        if let Some(mut rest) = self.column.as_packed() {
+            let mut sum = self.sum;
+            while !rest.is_empty() {
+                sum = sum.wrapping_add(zigzag_decode(read_varint(&mut rest)?));
+                if is(sum) {
+                    return Ok(true);
+                }
+            }
+            return Ok(false);
+        }
+        while let Some(value) = self.try_next()? {
+            if is(value) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// The next value.
     #[inline(always)]
     pub fn try_next(&mut self) -> Result<Option<i64>, WireError> {
@@ -612,6 +641,18 @@ mod tests {
         }
 
         #[test]
+        fn zeros_are_told_and_passed(zeros in 0usize..200, behind in prop_oneof![Just(Vec::new()), proptest::collection::vec(any::<u8>(), 1..9)], most in 0usize..220) {
+            let mut bytes = vec![0; zeros];
+            bytes.extend(&behind);
+            let mut column = Varints::packed(&bytes);
+            let all = bytes.iter().all(|byte| *byte == 0);
+            prop_assert_eq!(column.count_of_zeros(), all.then_some(bytes.len()));
+            let leading = bytes.iter().take_while(|byte| **byte == 0).count();
+            prop_assert_eq!(column.skip_zeros(most), leading.min(most));
+            prop_assert_eq!(column.as_packed(), Some(&bytes[leading.min(most)..]));
+        }
+
+        #[test]
         fn deltas_read_back(values: Vec<i64>) {
             let mut bytes = Vec::new();
             let mut last = 0i64;
@@ -621,6 +662,15 @@ mod tests {
             }
             let column = Varints::packed(&bytes);
             prop_assert_eq!(Deltas::new(column).collect::<Result<Vec<_>, _>>().unwrap(), values.clone());
+            let middle = values.get(values.len() / 2);
+            let mut seen = Vec::new();
+            let found = Deltas::new(column).any_value(|value| {
+                seen.push(value);
+                Some(&value) == middle
+            });
+            prop_assert_eq!(found, Ok(middle.is_some()));
+            let first = values.iter().position(|value| Some(value) == middle);
+            prop_assert_eq!(&seen[..], &values[..first.map_or(0, |at| at + 1)]);
             let mut decoded = Vec::new();
             column.decode_deltas_into(&mut decoded).unwrap();
             prop_assert_eq!(decoded, values);

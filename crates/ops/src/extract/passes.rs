@@ -274,7 +274,7 @@ impl Work<'_> {
                 parts.begin();
                 select::for_each_way(blob, |id, column| {
                     // Most ways are in no region.
-                    if select::any_ref(column, |id| inside.any(id))? {
+                    if column.any_value(|id| inside.any(id))? {
                         refs.clear();
                         found.clear();
                         column.column().decode_deltas_into(refs)?;
