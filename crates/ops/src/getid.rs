@@ -55,6 +55,7 @@ pub fn getid(job: &Job, input: &Path, options: &Options, target: &Target) -> Res
     ids.iter().for_each(|id| {
         wanted.insert(*id);
     });
+    wanted.complete()?;
     let by_bisection = !plan.is_indexed() && plan.header.claims_sorted() && !options.invert;
     if !by_bisection || options.add_referenced {
         job.complete(input.file(), &mut plan)?;

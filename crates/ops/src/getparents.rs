@@ -29,7 +29,18 @@ pub fn getparents(job: &Job, input: &Path, options: &Options, target: &Target) -
     options.ids.iter().for_each(|id| {
         wanted.insert(*id);
     });
+    wanted.complete()?;
     let asks = |kind: Kind| !wanted.is_empty(kind);
+    // Most references are told by the range of the nodes that are asked about.
+    let nodes = options
+        .ids
+        .iter()
+        .filter(|id| id.kind == Kind::Node)
+        .map(|id| id.id);
+    let (low, high) = nodes.fold((i64::MAX, i64::MIN), |(low, high), id| {
+        (low.min(id), high.max(id))
+    });
+    let is_asked = |id: i64| (low..=high).contains(&id) && wanted.has(Kind::Node, id);
     let parents: KindSet = [
         (Kind::Way, asks(Kind::Node)),
         (Kind::Relation, !options.ids.is_empty()),
@@ -51,7 +62,7 @@ pub fn getparents(job: &Job, input: &Path, options: &Options, target: &Target) -
                 let refers = match item {
                     RawItem::Way if asks(Kind::Node) => {
                         let (_, refs) = items.parse_refs(message)?;
-                        refs.any_value(|id| wanted.has(Kind::Node, id))?
+                        refs.any_value(is_asked)?
                     }
                     RawItem::Relation => refers(&items.parse_relation(message)?, &wanted)?,
                     _ => false,
