@@ -375,7 +375,7 @@ impl<'a> Varints<'a> {
     pub fn fold<A: Copy>(mut self, init: A, mut step: impl FnMut(A, u64) -> A) -> Result<A, WireError> {
         let mut folded = init;
         loop {
-            folded = bulk::fold(self.chunk, folded, |folded, value| step(folded, value))?;
+            folded = bulk::fold(self.chunk, folded, &mut step)?;
             self.chunk = &[];
             if self.more.is_empty() || !self.refill() {
                 return Ok(folded);
