@@ -276,7 +276,10 @@ impl AtomicFile {
         }
         match self.temporary {
             Some(temporary) => temporary.persist(&self.target).map_err(|e| fail(e.error))?,
-            None => link_over(&self.file.get().map_err(fail)?, &self.target).map_err(fail)?,
+            None => {
+                let file = self.file.get().map_err(fail)?;
+                link_over(&file, &self.target).map_err(fail)?;
+            }
         }
         if sync {
             File::open(folder_of(&self.target))
