@@ -113,7 +113,7 @@ pub struct Ranks(Table);
 enum Table {
     /// For each 64 numbers which of them are there, and how many are before them.
     Dense(Vec<(u64, u32)>),
-    Sparse(RankBitmap<'static>),
+    Sparse(Box<RankBitmap<'static>>),
 }
 
 impl Default for Table {
@@ -144,7 +144,7 @@ impl Ranks {
         }
         if largest >= (count * Self::SPREAD).max(Self::FEW) {
             let table = RankBitmap::from_sorted(numbers).map_err(|error| failed(&error))?;
-            return Ok(Ranks(Table::Sparse(table)));
+            return Ok(Ranks(Table::Sparse(Box::new(table))));
         }
         let mut words = vec![(0u64, 0u32); (largest / 64 + 1) as usize];
         for number in numbers {
