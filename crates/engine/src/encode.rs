@@ -231,29 +231,6 @@ impl Tools {
         framed.map(|()| index)
     }
 
-    /// Adds all elements of a block to the builder's block.
-    fn copy_thin(&mut self, block: &Block) -> KernelResult {
-        for group in block.groups() {
-            let mut items = group.items();
-            while let Some(item) = items.try_next()? {
-                match item {
-                    Item::Dense(dense) if self.nodes.read(block, &dense)? => {
-                        self.builder.copy_nodes(block, &self.nodes, 0..dense.len())?;
-                    }
-                    Item::Dense(mut dense) => {
-                        while let Some(node) = dense.try_next()? {
-                            self.builder.copy(&Element::Node(node))?;
-                        }
-                    }
-                    Item::Node(node) => self.builder.copy(&Element::Node(node))?,
-                    Item::Way(way) => self.builder.copy(&Element::Way(way))?,
-                    Item::Relation(relation) => self.builder.copy(&Element::Relation(relation))?,
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// Appends many blocks as one, or as few as can be, or pieces of text as one compressed member. Buffers of
     /// text are left in `parts`.
     pub fn merge(
@@ -269,14 +246,36 @@ impl Tools {
             return Ok(());
         }
         for bytes in parts.drain(..) {
-            let block = Block::parse(bytes)?;
-            self.copy_thin(&block)?;
+            self.add_block(&Block::parse(bytes)?)?;
             if self.builder.is_full() && self.builder.len() >= 2 * ELEMENTS_PER_BLOCK {
                 self.flush_builder(out, counters)?;
             }
         }
         if !self.builder.is_empty() {
             self.flush_builder(out, counters)?;
+        }
+        Ok(())
+    }
+
+    /// Adds the elements of a block to the builder, nodes many at a time.
+    fn add_block(&mut self, block: &Block) -> KernelResult {
+        for group in block.groups() {
+            for item in group.items() {
+                match item? {
+                    Item::Dense(dense) if self.nodes.read(block, &dense)? => {
+                        self.builder
+                            .copy_nodes(block, &self.nodes, 0..self.nodes.ids.len())?;
+                    }
+                    Item::Dense(dense) => {
+                        for node in dense {
+                            self.builder.copy(&Element::Node(node?))?;
+                        }
+                    }
+                    Item::Node(node) => self.builder.copy(&Element::Node(node))?,
+                    Item::Way(way) => self.builder.copy(&Element::Way(way))?,
+                    Item::Relation(relation) => self.builder.copy(&Element::Relation(relation))?,
+                }
+            }
         }
         Ok(())
     }

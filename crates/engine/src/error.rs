@@ -68,6 +68,19 @@ pub enum Error {
     /// The output exists.
     #[error("{}: the file exists; use -O (--overwrite) to replace it", .0.display())]
     Exists(PathBuf),
+    /// What a command has to keep in memory is more than `--memory` allows.
+    #[error(
+        "{what} need about {needed} bytes of memory, and --memory allows {allowed}; give more memory, or do the \
+         work in parts"
+    )]
+    Memory {
+        /// What is kept.
+        what: &'static str,
+        /// Bytes, as far as is known.
+        needed: u64,
+        /// Bytes.
+        allowed: u64,
+    },
     /// The arguments do not fit together, or not to the input.
     #[error("{0}")]
     Usage(String),

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 
 use crate::error::{Error, Result};
+use crate::pool::{OutputFile, OutputFiles};
 
 /// What direct I/O is aligned to, in bytes: enough for all disks in use.
 pub(crate) const ALIGNMENT: usize = 4096;
@@ -172,10 +173,10 @@ pub(crate) fn read_full(source: &mut dyn Read, bytes: &mut [u8]) -> io::Result<u
 /// A file that appears under its name only when it is complete.
 ///
 /// It is written without a name (`O_TMPFILE`) where the file system can, so that even a killed process leaves
-/// nothing behind, and under a temporary name in the same folder elsewhere.
+/// nothing behind, and under a temporary name in the same folder elsewhere, and where it may be closed meanwhile.
 #[derive(Debug)]
 pub(crate) struct AtomicFile {
-    pub file: Arc<File>,
+    pub file: OutputFile,
     /// Where the file will be; symbolic links are followed.
     target: PathBuf,
     temporary: Option<tempfile::TempPath>,
@@ -192,6 +193,11 @@ fn folder_of(path: &Path) -> &Path {
 
 impl AtomicFile {
     pub fn create(path: &Path, overwrite: bool) -> Result<Self> {
+        AtomicFile::create_among(&OutputFiles::default(), path, overwrite)
+    }
+
+    /// One of the files of many outputs.
+    pub fn create_among(files: &OutputFiles, path: &Path, overwrite: bool) -> Result<Self> {
         let fail = |e| Error::io("create", path, e);
         let target = match path.canonicalize() {
             Ok(target) => target,
@@ -202,7 +208,7 @@ impl AtomicFile {
             if kind.is_char_device() || kind.is_block_device() || kind.is_fifo() || kind.is_socket() {
                 let file = OpenOptions::new().write(true).open(&target).map_err(fail)?;
                 return Ok(AtomicFile {
-                    file: Arc::new(file),
+                    file: OutputFile::Open(Arc::new(file)),
                     target,
                     temporary: None,
                     in_place: true,
@@ -215,14 +221,15 @@ impl AtomicFile {
                 return Err(Error::Exists(path.to_owned()));
             }
         }
-        let unnamed = rustix::fs::open(
-            folder_of(&target),
-            OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC,
-            Mode::from_raw_mode(0o666),
-        );
-        if let Ok(file) = unnamed {
+        let unnamed = || {
+            let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+            rustix::fs::open(folder_of(&target), flags, Mode::from_raw_mode(0o666)).ok()
+        };
+        if !files.need_names()
+            && let Some(file) = unnamed()
+        {
             return Ok(AtomicFile {
-                file: Arc::new(file.into()),
+                file: OutputFile::Open(Arc::new(file.into())),
                 target,
                 temporary: None,
                 in_place: false,
@@ -236,7 +243,7 @@ impl AtomicFile {
             .map_err(fail)?;
         let (file, temporary) = named.into_parts();
         Ok(AtomicFile {
-            file: Arc::new(file),
+            file: files.add(file, temporary.to_path_buf()),
             target,
             temporary: Some(temporary),
             in_place: false,
@@ -246,7 +253,7 @@ impl AtomicFile {
     /// A file without a name that does not get one. `folder` is for messages.
     pub fn unnamed(file: File, folder: &Path) -> Self {
         AtomicFile {
-            file: Arc::new(file),
+            file: OutputFile::Open(Arc::new(file)),
             target: folder.to_owned(),
             temporary: None,
             in_place: true,
@@ -265,11 +272,14 @@ impl AtomicFile {
             return Ok(());
         }
         if sync {
-            self.file.sync_all().map_err(fail)?;
+            self.file.get().and_then(|file| file.sync_all()).map_err(fail)?;
         }
         match self.temporary {
             Some(temporary) => temporary.persist(&self.target).map_err(|e| fail(e.error))?,
-            None => link_over(&self.file, &self.target).map_err(fail)?,
+            None => {
+                let file = self.file.get().map_err(fail)?;
+                link_over(&file, &self.target).map_err(fail)?;
+            }
         }
         if sync {
             File::open(folder_of(&self.target))
@@ -278,32 +288,6 @@ impl AtomicFile {
         }
         Ok(())
     }
-}
-
-/// Makes sure that `count` more files can be open at once, raising the process's limit where the system lets
-/// it, before any of them is created.
-pub fn reserve_open_files(count: usize) -> Result<()> {
-    /// Inputs, standard streams, libraries.
-    const OTHERS: u64 = 64;
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let need = count as u64 + OTHERS;
-    let limit = getrlimit(Resource::Nofile);
-    if limit.current.is_none_or(|current| current >= need) {
-        return Ok(());
-    }
-    let allowed = limit.maximum.is_none_or(|maximum| maximum >= need);
-    let raised = Rlimit {
-        current: Some(need),
-        maximum: limit.maximum,
-    };
-    if allowed && setrlimit(Resource::Nofile, raised).is_ok() {
-        return Ok(());
-    }
-    Err(Error::Usage(format!(
-        "{count} outputs need {need} open files, but the system allows {} (ulimit -n); raise that, or make fewer \
-         outputs at a time",
-        limit.maximum.or(limit.current).unwrap_or_default()
-    )))
 }
 
 /// Names an unnamed file `target`, replacing what was there.
@@ -447,7 +431,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out");
         let file = AtomicFile::create(&path, false).unwrap();
-        file.file.write_all_at(b"new", 0).unwrap();
+        file.file.get().unwrap().write_all_at(b"new", 0).unwrap();
         assert!(!path.exists());
         drop(file);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
@@ -455,7 +439,7 @@ mod tests {
         std::fs::write(&path, b"old").unwrap();
         assert!(matches!(AtomicFile::create(&path, false), Err(Error::Exists(_))));
         let file = AtomicFile::create(&path, true).unwrap();
-        file.file.write_all_at(b"new", 0).unwrap();
+        file.file.get().unwrap().write_all_at(b"new", 0).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"old");
         file.commit(true).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"new");
@@ -469,7 +453,7 @@ mod tests {
         std::fs::write(&real, b"old").unwrap();
         std::os::unix::fs::symlink(&real, &link).unwrap();
         let file = AtomicFile::create(&link, true).unwrap();
-        file.file.write_all_at(b"new", 0).unwrap();
+        file.file.get().unwrap().write_all_at(b"new", 0).unwrap();
         file.commit(false).unwrap();
         assert!(link.is_symlink());
         assert_eq!(std::fs::read(&real).unwrap(), b"new");
@@ -483,14 +467,15 @@ mod tests {
             let folder = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
             let path = folder.path().join("direct");
             let file = AtomicFile::create(&path, false).unwrap();
-            let Some(mut writer) = DirectWriter::new(&file.file) else { return Ok(()) };
+            let open = file.file.get().unwrap();
+            let Some(mut writer) = DirectWriter::new(&open) else { return Ok(()) };
             let mut expected = Vec::new();
             for (i, piece) in pieces.iter().enumerate() {
                 let bytes: Vec<u8> = (0..*piece).map(|j| (i * 31 + j * 7) as u8).collect();
-                writer.write(&file.file, &bytes).unwrap();
+                writer.write(&open, &bytes).unwrap();
                 expected.extend_from_slice(&bytes);
             }
-            writer.finish(&file.file).unwrap();
+            writer.finish(&open).unwrap();
             file.commit(false).unwrap();
             prop_assert!(std::fs::read(&path).unwrap() == expected);
             let read = ReadFile::open(&path, true).unwrap();

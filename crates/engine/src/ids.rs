@@ -3,7 +3,9 @@
 use std::sync::Mutex;
 
 use osmill_model::{ElementId, Kind};
-use osmill_stree::BitmapCollector;
+use osmill_stree::{BitmapCollector, RankBitmap};
+
+use crate::error::{Error, Result};
 
 /// A set of ids of one kind: any `i64`, negative ones in a half of their own.
 ///
@@ -99,12 +101,86 @@ impl IdSets {
     }
 }
 
+/// Ascending numbers, each with its rank: how many there are before it.
+///
+/// Memory follows how many there are, not the largest: a few bits each where they are dense, 110 bytes for one that
+/// has no other within thousands. The default has none.
+#[derive(Debug, Default)]
+pub struct Ranks(Table);
+
+/// Where numbers are not strewn thin, the shorter way to the answer is taken.
+#[derive(Debug)]
+enum Table {
+    /// For each 64 numbers which of them are there, and how many are before them.
+    Dense(Vec<(u64, u32)>),
+    Sparse(Box<RankBitmap<'static>>),
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        Table::Dense(Vec::new())
+    }
+}
+
+impl Ranks {
+    /// Numbers that a dense table may have room for, for each one that is there.
+    const SPREAD: u64 = 512;
+    /// A dense table has room for so many numbers in any case: 64 KiB.
+    const FEW: u64 = 1 << 18;
+
+    /// The ranks of these numbers, which have to be ascending. O(numbers).
+    ///
+    /// # Errors
+    ///
+    /// If the system refuses the memory, or there are more than 2^32 numbers.
+    pub fn of(numbers: impl Iterator<Item = u64> + Clone) -> Result<Ranks> {
+        let (mut count, mut largest) = (0u64, 0);
+        numbers
+            .clone()
+            .for_each(|number| (count, largest) = (count + 1, number));
+        let failed = |why: &dyn std::fmt::Display| Error::Failed(format!("a table of ids: {why}"));
+        if u32::try_from(count).is_err() {
+            return Err(failed(&"there are more than 2^32 ranges of them"));
+        }
+        if largest >= (count * Self::SPREAD).max(Self::FEW) {
+            let table = RankBitmap::from_sorted(numbers).map_err(|error| failed(&error))?;
+            return Ok(Ranks(Table::Sparse(Box::new(table))));
+        }
+        let mut words = vec![(0u64, 0u32); (largest / 64 + 1) as usize];
+        for number in numbers {
+            words[(number / 64) as usize].0 |= 1 << (number % 64);
+        }
+        let mut before = 0;
+        for (bits, rank) in &mut words {
+            *rank = before;
+            before += bits.count_ones();
+        }
+        Ok(Ranks(Table::Dense(words)))
+    }
+
+    /// The rank of a number, if it is there. O(1), one cache line where numbers are dense.
+    #[inline]
+    pub fn get(&self, number: u64) -> Option<usize> {
+        match &self.0 {
+            Table::Dense(words) => {
+                let (bits, rank) = *words.get((number / 64) as usize)?;
+                let bit = 1u64 << (number % 64);
+                (bits & bit != 0).then(|| rank as usize + (bits & (bit - 1)).count_ones() as usize)
+            }
+            Table::Sparse(table) => {
+                let (rank, present) = table.rank(number);
+                present.then_some(rank as usize)
+            }
+        }
+    }
+}
+
 /// Ids of one kind, collected blob by blob first and asked for later: a few bits an id.
 ///
 /// [`IdRuns::add`] takes the ids of one blob, from any thread, and packs them if they are ascending: for each
-/// 4096 ids a mask of the 64-bit words that are not empty, and those words. [`IdRuns::freeze`] puts a table over
-/// them, with an entry for each 4096 ids up to the largest. Asking takes three memory accesses. What does not
-/// fit, negative and huge ids, blobs that are not sorted or that overlap, goes into an [`IdSet`].
+/// 4096 ids a mask of the 64-bit words that are not empty, and those words. [`IdRuns::freeze`] puts [`Ranks`] over
+/// them. Asking takes four memory accesses, the first of them to a few hundred kilobytes. What does not fit,
+/// negative and huge ids, blobs that are not sorted or that overlap, goes into an [`IdSet`].
 #[derive(Debug, Default)]
 pub struct IdRuns {
     runs: Mutex<Vec<Run>>,
@@ -175,38 +251,39 @@ impl IdRuns {
             .push(run);
     }
 
-    /// Makes the ids ready to be asked for. O((ids + largest id) / 4096).
-    pub fn freeze(self) -> FrozenIds {
+    /// Makes the ids ready to be asked for. O(ids / 4096) where they are dense.
+    pub fn freeze(self) -> Result<FrozenIds> {
         let IdRuns { runs, rest } = self;
-        let runs = runs
+        let mut runs = runs
             .into_inner()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
-        let last = runs
-            .iter()
-            .filter_map(|run| run.groups.last())
-            .map(|group| group.number)
-            .max();
-        let mut table = vec![NOWHERE; last.map_or(0, |number| number as usize + 1)];
-        for (r, run) in runs.iter().enumerate() {
-            for (g, group) in run.groups.iter().enumerate() {
-                let place = &mut table[group.number as usize];
-                if *place == NOWHERE {
-                    *place = (r as u64) << 32 | g as u64;
-                } else {
-                    // Another blob has ids of the same group: usually the one before, at its end.
-                    run.ids_of(group).for_each(|id| {
-                        rest.insert(id);
-                    });
-                }
+        runs.sort_unstable_by_key(|run| run.groups.first().map(|group| group.number));
+        let numbered = runs.iter().enumerate().flat_map(|(r, run)| {
+            let groups = run.groups.iter().enumerate();
+            groups.map(move |(g, group)| (group.number, (r as u32, g as u32)))
+        });
+        let mut places: Vec<(u32, (u32, u32))> = numbered.collect();
+        // The stable sort takes runs that follow each other as they are.
+        places.sort();
+        places.dedup_by(|next, kept| {
+            let twice = next.0 == kept.0;
+            if twice {
+                // Another blob has ids of the same group: usually the one before, at its end.
+                let (run, group) = next.1;
+                let run = &runs[run as usize];
+                run.ids_of(&run.groups[group as usize]).for_each(|id| {
+                    rest.insert(id);
+                });
             }
-        }
-        let has_rest = rest.bytes() > 0;
-        FrozenIds {
+            twice
+        });
+        Ok(FrozenIds {
+            numbers: Ranks::of(places.iter().map(|(number, _)| u64::from(*number)))?,
+            places: places.into_iter().map(|(_, place)| place).collect(),
+            has_rest: rest.bytes() > 0,
             runs,
-            table,
             rest,
-            has_rest,
-        }
+        })
     }
 }
 
@@ -224,14 +301,14 @@ impl Run {
     }
 }
 
-const NOWHERE: u64 = u64::MAX;
-
 /// A set of ids that can be asked; see [`IdRuns`].
 #[derive(Debug, Default)]
 pub struct FrozenIds {
     runs: Vec<Run>,
-    /// For each 4096 ids the run in the upper half, the group in the lower one.
-    table: Vec<u64>,
+    /// Each 4096 ids that there are some of.
+    numbers: Ranks,
+    /// For each of them the run and the group in it.
+    places: Vec<(u32, u32)>,
     rest: IdSet,
     has_rest: bool,
 }
@@ -240,27 +317,23 @@ impl FrozenIds {
     /// Whether the id was added. O(1).
     #[inline]
     pub fn contains(&self, id: i64) -> bool {
-        let place = usize::try_from(id >> 12)
-            .ok()
-            .and_then(|number| self.table.get(number));
-        if let Some(&place) = place
-            && place != NOWHERE
-            && let Some(run) = self.runs.get((place >> 32) as usize)
-            && let Some(group) = run.groups.get(place as u32 as usize)
-        {
+        self.is_packed(id) || self.has_rest && self.rest.contains(id)
+    }
+
+    #[inline]
+    fn is_packed(&self, id: i64) -> bool {
+        let find = || {
+            let (run, group) = *self.places.get(self.numbers.get(id as u64 >> 12)?)?;
+            let run = self.runs.get(run as usize)?;
+            let group = run.groups.get(group as usize)?;
             let word = id as u64 >> 6 & 63;
-            if group.mask >> word & 1 != 0 {
-                let at = group.start + (group.mask & ((1 << word) - 1)).count_ones();
-                if run
-                    .words
-                    .get(at as usize)
-                    .is_some_and(|bits| bits >> (id & 63) & 1 != 0)
-                {
-                    return true;
-                }
+            if group.mask >> word & 1 == 0 {
+                return None;
             }
-        }
-        self.has_rest && self.rest.contains(id)
+            let at = group.start + (group.mask & ((1 << word) - 1)).count_ones();
+            run.words.get(at as usize)
+        };
+        find().is_some_and(|bits| bits >> (id & 63) & 1 != 0)
     }
 }
 
@@ -270,6 +343,20 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
+        #[test]
+        fn ranks_are_places(
+            numbers in proptest::collection::btree_set(prop_oneof![0u64..3000, 0u64..1 << 20, any::<u64>()], 0..300),
+            dense in any::<bool>(),
+        ) {
+            let numbers: Vec<u64> = numbers.into_iter().filter(|number| !dense || *number < 1 << 18).collect();
+            let ranks = Ranks::of(numbers.iter().copied()).unwrap();
+            for &number in &numbers {
+                for near in [number.wrapping_sub(1), number, number.wrapping_add(1), number.wrapping_add(64)] {
+                    prop_assert_eq!(ranks.get(near), numbers.binary_search(&near).ok());
+                }
+            }
+        }
+
         #[test]
         fn runs_are_a_set(blobs in proptest::collection::vec((
             proptest::collection::vec(
@@ -286,13 +373,22 @@ mod tests {
                 runs.add(&ids);
                 model.extend(ids);
             }
-            let frozen = runs.freeze();
+            let frozen = runs.freeze().unwrap();
             for id in &model {
                 for near in [-4096, -64, -1, 0, 1, 64, 4096].map(|step| id.wrapping_add(step)) {
                     prop_assert_eq!(frozen.contains(near), model.contains(&near), "{}", near);
                 }
             }
         }
+    }
+
+    #[test]
+    fn one_huge_id_costs_little() {
+        let runs = IdRuns::new();
+        runs.add(&[7, PACKED_LIMIT - 1]);
+        let frozen = runs.freeze().unwrap();
+        assert!(frozen.contains(7) && frozen.contains(PACKED_LIMIT - 1) && !frozen.contains(8));
+        assert_eq!(frozen.places.len(), 2);
     }
 
     #[test]

@@ -259,6 +259,22 @@ impl Job {
         })
     }
 
+    /// Looks at blobs of a file here and there, on one thread, as a named phase of the account. `work` has a reader
+    /// that it turns to one blob after the other.
+    pub fn look<T>(
+        &self,
+        name: &str,
+        file: &Arc<ReadFile>,
+        work: impl FnOnce(&mut Blob) -> Result<T>,
+    ) -> Result<T> {
+        self.phase(name, |counters| {
+            let mut reader = Blob::new(file.clone());
+            let found = work(&mut reader);
+            reader.account(counters);
+            found
+        })
+    }
+
     /// Decodes the blobs of a plan that have no index record, and fills the records in.
     ///
     /// After this every entry of the plan has one.

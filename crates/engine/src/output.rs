@@ -31,6 +31,7 @@ use osmill_text::{ActionJoiner, PrintHeader, Printer};
 use crate::encode::Tools;
 use crate::error::{Error, Fault, Result};
 use crate::file::{AtomicFile, CopyError, DirectWriter, ReadBuffer, ReadFile, copy_range};
+use crate::pool::{OutputFile, OutputFiles};
 use crate::summary::{Counters, Counts, timed};
 
 /// Where a command's result goes.
@@ -165,7 +166,7 @@ enum Slot {
 #[derive(Debug)]
 enum Target {
     File(AtomicFile),
-    Direct(AtomicFile, DirectWriter),
+    Direct(Arc<File>, AtomicFile, DirectWriter),
     Stream(Box<dyn StreamWrite>),
 }
 
@@ -208,7 +209,7 @@ pub struct Sink {
     state: Mutex<State>,
     placed: Condvar,
     /// The output for writes without the lock.
-    file: Option<Arc<File>>,
+    file: Option<OutputFile>,
     /// Whether the output is text that gets compressed.
     gathers_text: bool,
 }
@@ -233,16 +234,24 @@ impl Sink {
     /// Opens the output for elements of a file with this header, and writes what stands before them in its
     /// format. Nothing stands under its name before [`Sink::finish`].
     pub fn create(options: OutputOptions, header: &FileHeader) -> Result<Sink> {
+        Sink::create_among(&OutputFiles::default(), options, header)
+    }
+
+    /// [`Sink::create`] for one of many outputs. If files may have to be closed meanwhile, direct output is not
+    /// possible.
+    pub fn create_among(files: &OutputFiles, options: OutputOptions, header: &FileHeader) -> Result<Sink> {
+        let fail = |e| Error::io("write", &options.path, e);
         let target = if options.path == Path::new("-") {
             Target::Stream(Box::new(std::io::stdout()))
         } else {
-            let file = AtomicFile::create(&options.path, options.overwrite)?;
+            let file = AtomicFile::create_among(files, &options.path, options.overwrite)?;
+            let open = file.file.get().map_err(fail)?;
             if !file.is_seekable() {
-                let fail = |e| Error::io("write", &options.path, e);
-                Target::Stream(Box::new(file.file.try_clone().map_err(fail)?))
+                Target::Stream(Box::new(open.try_clone().map_err(fail)?))
             } else {
-                match options.direct.then(|| DirectWriter::new(&file.file)).flatten() {
-                    Some(writer) => Target::Direct(file, writer),
+                let direct = options.direct && !files.need_names();
+                match direct.then(|| DirectWriter::new(&open)).flatten() {
+                    Some(writer) => Target::Direct(open, file, writer),
                     None => Target::File(file),
                 }
             }
@@ -508,7 +517,7 @@ impl Sink {
     fn write_in_order(&self, state: &mut State, piece: Piece, offset: u64) -> Result<()> {
         let State { target, buffer, .. } = state;
         let mut put = |bytes: &[u8]| match target {
-            Target::Direct(file, writer) => writer.write(&file.file, bytes),
+            Target::Direct(open, _, writer) => writer.write(open, bytes),
             Target::Stream(stream) => stream.write_all(bytes),
             Target::File(_) => unreachable!("files are written without the lock"),
         };
@@ -541,7 +550,12 @@ impl Sink {
 
     fn write(&self, writes: Vec<(u64, Piece)>, counters: &Counters) -> Result<()> {
         use std::sync::atomic::Ordering::Relaxed;
-        let Some(file) = &self.file else { return Ok(()) };
+        let (Some(file), Some((first, _))) = (&self.file, writes.first()) else {
+            return Ok(());
+        };
+        let file = file
+            .get()
+            .map_err(|e| Error::write(&self.options.path, *first, e))?;
         for (offset, piece) in writes {
             let fail = |e| Error::write(&self.options.path, offset, e);
             match piece {
@@ -553,7 +567,7 @@ impl Sink {
                 Piece::Copy(from, at, len) => {
                     let mut buffer = ReadBuffer::default();
                     timed(&counters.write_ns, || {
-                        copy_range(&from, at, file, offset, len, &mut buffer)
+                        copy_range(&from, at, &file, offset, len, &mut buffer)
                     })
                     .map_err(|e| match e {
                         CopyError::Read(e) => e,
@@ -592,7 +606,7 @@ impl Sink {
 
     /// Ends an output that was made by [`Sink::scratch`] and gives its file, which messages call `path`.
     pub(crate) fn finish_scratch(self, path: &Path) -> Result<ReadFile> {
-        let file = self.file.as_ref().map(|file| file.try_clone()).transpose();
+        let file = self.file.as_ref().map(|file| file.get()?.try_clone()).transpose();
         let file = file.map_err(|e| Error::io("finish", &self.options.path, e))?;
         self.end()?;
         match file {
@@ -634,8 +648,8 @@ impl Sink {
                 Err(e) if e.kind() == std::io::ErrorKind::InvalidInput => Ok(()),
                 other => other.map_err(fail),
             },
-            Target::Direct(file, mut writer) => {
-                writer.finish(&file.file).map_err(fail)?;
+            Target::Direct(open, file, mut writer) => {
+                writer.finish(&open).map_err(fail)?;
                 file.commit(self.options.fsync)
             }
             Target::File(file) => file.commit(self.options.fsync),

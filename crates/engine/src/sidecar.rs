@@ -179,9 +179,8 @@ impl Plan {
         }
         bytes.extend_from_slice(&hash.0.to_le_bytes());
         let out = AtomicFile::create(&path, true)?;
-        (&*out.file)
-            .write_all(&bytes)
-            .map_err(|e| Error::write(&path, 0, e))?;
+        let written = out.file.get().and_then(|file| (&*file).write_all(&bytes));
+        written.map_err(|e| Error::write(&path, 0, e))?;
         out.commit(fsync)?;
         Ok(path)
     }

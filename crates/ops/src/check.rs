@@ -347,7 +347,7 @@ impl RefCheck<'_> {
                 })?;
         for ((kind, runs), present) in Kind::ALL.into_iter().zip(collected).zip(present) {
             if step.collect.contains(kind) {
-                *present = runs.freeze();
+                *present = runs.freeze()?;
             }
         }
         let mut all = Found::default();

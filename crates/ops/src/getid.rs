@@ -51,10 +51,11 @@ pub fn getid(job: &Job, input: &Path, options: &Options, target: &Target) -> Res
     }
     let input = job.open(input)?;
     let mut plan = input.plan(job.options().threads)?;
-    let wanted = Wanted::default();
+    let wanted = Wanted::new(job);
     ids.iter().for_each(|id| {
         wanted.insert(*id);
     });
+    wanted.complete()?;
     let by_bisection = !plan.is_indexed() && plan.header.claims_sorted() && !options.invert;
     if !by_bisection || options.add_referenced {
         job.complete(input.file(), &mut plan)?;
@@ -73,7 +74,7 @@ pub fn getid(job: &Job, input: &Path, options: &Options, target: &Target) -> Res
         _ => wanted.may_touch(record),
     };
     let blobs = match by_bisection && !plan.is_indexed() {
-        true => bisect(&input, &plan, requested)?,
+        true => job.look("bisect", input.file(), |reader| bisect(reader, &plan, requested))?,
         false => select::blobs_of(&plan, KindSet::ALL, |record| options.invert || touches(record)),
     };
     let found = IdSets::new();
@@ -90,17 +91,17 @@ pub fn getid(job: &Job, input: &Path, options: &Options, target: &Target) -> Res
                 };
             }
             fates.clear();
-            select::fates_by_id(blob, fates, scratch, |kind, id| {
-                let id = ElementId::new(kind, id);
+            select::fates_by(blob, fates, scratch, |_, item, _, id| {
+                let id = ElementId::new(select::kind_of(item), id);
                 let has = wanted.contains(id);
                 if has {
                     found.insert(id);
                 }
-                match has {
+                Ok(match has {
                     true if options.remove_tags && requested.binary_search(&id).is_err() => Fate::Bare,
                     has if has != options.invert => Fate::Keep,
                     _ => Fate::Drop,
-                }
+                })
             })?;
             select::write_fates(blob, out, fates, picker)
         },
@@ -138,39 +139,35 @@ fn dangling(
     }
     let kinds = KindSet::WAYS.union(KindSet::RELATIONS);
     let blobs = select::blobs_of(plan, kinds, |record| wanted.may_touch(record));
-    let states = job
-        .pass("missing", input.file(), &blobs)
-        .scan(Vec::new, |missing, blob| {
-            for element in blob.block()?.elements() {
-                let element = element?;
-                if !wanted.contains(element.element_id()) {
-                    continue;
-                }
-                match element {
-                    Element::Node(_) => {}
-                    Element::Way(way) => way.refs().column().for_each_sum(|id| {
-                        if !found.of(Kind::Node).contains(id) {
-                            missing.push(ElementId::new(Kind::Node, id));
-                        }
-                    })?,
-                    Element::Relation(relation) => {
-                        for member in relation.members() {
-                            let member = member?.element;
-                            if !found.contains(member) {
-                                missing.push(member);
-                            }
+    select::find(job, ("missing", input, &blobs), |missing, blob| {
+        for element in blob.block()?.elements() {
+            let element = element?;
+            if !wanted.contains(element.element_id()) {
+                continue;
+            }
+            match element {
+                Element::Node(_) => {}
+                Element::Way(way) => way.refs().column().for_each_sum(|id| {
+                    if !found.of(Kind::Node).contains(id) {
+                        missing.push(ElementId::new(Kind::Node, id));
+                    }
+                })?,
+                Element::Relation(relation) => {
+                    for member in relation.members() {
+                        let member = member?.element;
+                        if !found.contains(member) {
+                            missing.push(member);
                         }
                     }
                 }
             }
-            Ok(())
-        })?;
-    Ok(states.into_iter().flatten().collect())
+        }
+        Ok(())
+    })
 }
 
 /// The blobs of a file whose header says that it is sorted that can hold one of these sorted ids.
-fn bisect(input: &Input, plan: &Plan, ids: &[ElementId]) -> Result<Vec<BlobEntry>> {
-    let mut reader = Blob::new(input.file().clone());
+fn bisect(reader: &mut Blob, plan: &Plan, ids: &[ElementId]) -> Result<Vec<BlobEntry>> {
     let mut known: Vec<BlobEntry> = plan.blobs.clone();
     let mut record_of = |at: usize| {
         if known[at].index.is_none() {

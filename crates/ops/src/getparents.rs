@@ -6,9 +6,9 @@
 
 use std::path::Path;
 
-use osmill_engine::{Job, Result};
+use osmill_engine::{Job, KernelResult, Result};
 use osmill_model::{ElementId, Kind, KindSet};
-use osmill_pbf::{DensePicker, Item};
+use osmill_pbf::{DensePicker, RawItem, Relation};
 
 use crate::select::{self, Fate, Target, Wanted};
 
@@ -25,11 +25,22 @@ pub struct Options {
 pub fn getparents(job: &Job, input: &Path, options: &Options, target: &Target) -> Result<()> {
     let input = job.open(input)?;
     let plan = input.plan(job.options().threads)?;
-    let wanted = Wanted::default();
+    let wanted = Wanted::new(job);
     options.ids.iter().for_each(|id| {
         wanted.insert(*id);
     });
+    wanted.complete()?;
     let asks = |kind: Kind| !wanted.is_empty(kind);
+    // Most references are told by the range of the nodes that are asked about.
+    let nodes = options
+        .ids
+        .iter()
+        .filter(|id| id.kind == Kind::Node)
+        .map(|id| id.id);
+    let (low, high) = nodes.fold((i64::MAX, i64::MIN), |(low, high), id| {
+        (low.min(id), high.max(id))
+    });
+    let is_asked = |id: i64| (low..=high).contains(&id) && wanted.has(Kind::Node, id);
     let parents: KindSet = [
         (Kind::Way, asks(Kind::Node)),
         (Kind::Relation, !options.ids.is_empty()),
@@ -37,7 +48,6 @@ pub fn getparents(job: &Job, input: &Path, options: &Options, target: &Target) -
     .into_iter()
     .filter_map(|(kind, may_refer)| may_refer.then_some(kind))
     .collect();
-    let is_self = |kind: Kind, id: i64| options.add_self && wanted.has(kind, id);
     let blobs = select::blobs_of(&plan, KindSet::ALL, |record| {
         record.kinds.intersects(parents) || options.add_self && wanted.may_touch(record)
     });
@@ -47,41 +57,34 @@ pub fn getparents(job: &Job, input: &Path, options: &Options, target: &Target) -
         <(Vec<Fate>, Vec<i64>, DensePicker)>::default,
         |(fates, ids, picker), blob, out| {
             fates.clear();
-            for group in blob.block()?.groups() {
-                let mut items = group.items();
-                while let Some(item) = items.try_next()? {
-                    let keep = match item {
-                        Item::Dense(dense) => {
-                            ids.clear();
-                            dense.ids().column().decode_deltas_into(ids)?;
-                            fates.extend(ids.iter().map(|id| match is_self(Kind::Node, *id) {
-                                true => Fate::Keep,
-                                false => Fate::Drop,
-                            }));
-                            continue;
-                        }
-                        Item::Node(node) => is_self(Kind::Node, node.id()),
-                        Item::Way(way) => {
-                            ids.clear();
-                            if asks(Kind::Node) {
-                                way.refs().column().decode_deltas_into(ids)?;
-                            }
-                            ids.iter().any(|id| wanted.has(Kind::Node, *id)) || is_self(Kind::Way, way.id())
-                        }
-                        Item::Relation(relation) => {
-                            let mut refers = false;
-                            for member in relation.members() {
-                                refers |= wanted.contains(member?.element);
-                            }
-                            refers || is_self(Kind::Relation, relation.id())
-                        }
-                    };
-                    fates.push(if keep { Fate::Keep } else { Fate::Drop });
-                }
-            }
+            select::fates_by(blob, fates, ids, |items, item, message, id| {
+                let id = ElementId::new(select::kind_of(item), id);
+                let refers = match item {
+                    RawItem::Way if asks(Kind::Node) => {
+                        let (_, refs) = items.parse_refs(message)?;
+                        refs.any_value(is_asked)?
+                    }
+                    RawItem::Relation => refers(&items.parse_relation(message)?, &wanted)?,
+                    _ => false,
+                };
+                Ok(match refers || options.add_self && wanted.contains(id) {
+                    true => Fate::Keep,
+                    false => Fate::Drop,
+                })
+            })?;
             select::write_fates(blob, out, fates, picker)
         },
     )?;
     job.objects_out(sink.counts());
     sink.finish().map(|_| ())
+}
+
+/// Whether a relation has one of these members.
+fn refers(relation: &Relation<'_>, wanted: &Wanted) -> KernelResult<bool> {
+    for member in relation.members() {
+        if wanted.contains(member?.element) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }

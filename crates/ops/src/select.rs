@@ -6,19 +6,27 @@
 //! their compressed bytes, and only the others are put together anew.
 //!
 //! References are followed by [`close`]: relations to their members and these to theirs, ways to their nodes.
-//! Relations are read once for the edges between relations, which are then followed in memory, so that the
-//! depth of nesting costs nothing and cycles end.
+
+mod close;
+mod held;
+mod wanted;
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::Mutex;
 
 use osmill_engine::{
-    Blob, BlobEntry, Counts, Held, HoldStore, IdSets, Input, Job, KernelResult, OutputOptions, Plan, Result,
-    Sink, TaskOutput, TaskOutputs, output_header,
+    Blob, BlobEntry, Counts, Input, Job, KernelResult, OutputFiles, OutputOptions, Plan, Result, Sink,
+    TaskOutput, output_header,
 };
-use osmill_model::{ElementId, Kind, KindSet};
-use osmill_pbf::{Block, DensePicker, Element, FileHeader, IndexRecord, Item, RawItem, SORTED};
+use osmill_model::{ElementId, Kind, KindSet, Location};
+use osmill_pbf::wire::Deltas;
+use osmill_pbf::{
+    Block, DensePicker, Element, FileHeader, IndexRecord, Item, Items, RawItem, Relation, SORTED,
+};
+
+pub(crate) use close::{ByIdOnly, Pick, close, close_over_members};
+pub(crate) use held::HeldBack;
+pub(crate) use wanted::{IdBudget, Wanted};
 
 use crate::cat::HeaderChanges;
 
@@ -44,10 +52,15 @@ impl Target {
     }
 
     /// Opens the output for elements of a file with this header.
-    pub(crate) fn open(&self, mut header: FileHeader) -> Result<Sink> {
+    pub(crate) fn open(&self, header: FileHeader) -> Result<Sink> {
+        self.open_among(&OutputFiles::default(), header)
+    }
+
+    /// [`Target::open`] for one of many outputs.
+    pub(crate) fn open_among(&self, files: &OutputFiles, mut header: FileHeader) -> Result<Sink> {
         header = output_header(vec![header], &self.generator);
         self.header.apply(&mut header)?;
-        Sink::create(self.output.clone(), &header)
+        Sink::create_among(files, self.output.clone(), &header)
     }
 }
 
@@ -100,43 +113,6 @@ pub(crate) fn is_orderly(plan: &Plan) -> bool {
     })
 }
 
-/// Part of the memory of a job that output which is held back may take, as a divisor.
-const HELD_SHARE: u64 = 8;
-
-/// A store for what commands hold back.
-pub(crate) fn hold_store(job: &Job) -> HoldStore {
-    HoldStore::new(job.options().memory / HELD_SHARE, &job.options().scratch)
-}
-
-/// What tasks have held back, by the numbers of their blobs.
-#[derive(Debug, Default)]
-pub(crate) struct HeldBlobs(Mutex<HashMap<u64, Held>>);
-
-impl HeldBlobs {
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Held>> {
-        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
-
-    /// Holds what a blob's task has put out so far. Takes the place of what was held of the blob before.
-    pub fn hold(&self, blob: &Blob, outs: &mut TaskOutputs<'_>, store: &HoldStore) -> KernelResult {
-        let held = outs.hold(store)?;
-        if !held.is_empty() {
-            self.lock().insert(blob.entry().number, held);
-        }
-        Ok(())
-    }
-
-    /// Takes what is held of a blob.
-    pub fn take(&self, number: u64) -> Option<Held> {
-        self.lock().remove(&number)
-    }
-
-    /// Whether something is held of a blob.
-    pub fn has(&self, number: u64) -> bool {
-        self.lock().contains_key(&number)
-    }
-}
-
 /// Elements of all blobs, by their records.
 pub(crate) fn total(plan: &Plan) -> Counts {
     let mut counts = Counts::default();
@@ -144,80 +120,6 @@ pub(crate) fn total(plan: &Plan) -> Counts {
         counts += record.counts.into();
     }
     counts
-}
-
-/// Ids that are wanted, with a coarse copy that tells of a range of ids whether any is.
-#[derive(Debug, Default)]
-pub(crate) struct Wanted {
-    ids: IdSets,
-    coarse: IdSets,
-}
-
-/// Ids that share a bit of the coarse copy: a power of two, as a shift.
-const COARSE: u32 = 12;
-/// Bits of the coarse copy that are looked at for one range at most.
-const COARSE_LOOKS: i64 = 4096;
-
-impl Wanted {
-    /// Adds an element; whether it is new.
-    pub fn insert(&self, element: ElementId) -> bool {
-        let new = self.ids.insert(element);
-        if new {
-            self.coarse.of(element.kind).insert(element.id >> COARSE);
-        }
-        new
-    }
-
-    /// Adds elements of one kind.
-    pub fn insert_all(&self, kind: Kind, ids: &[i64]) {
-        self.ids.of(kind).insert_all(ids);
-        let mut last = None;
-        for id in ids {
-            let coarse = id >> COARSE;
-            if last != Some(coarse) {
-                self.coarse.of(kind).insert(coarse);
-                last = Some(coarse);
-            }
-        }
-    }
-
-    /// Whether the element was added.
-    #[inline]
-    pub fn contains(&self, element: ElementId) -> bool {
-        self.ids.contains(element)
-    }
-
-    /// Whether the element was added.
-    #[inline]
-    pub fn has(&self, kind: Kind, id: i64) -> bool {
-        self.ids.of(kind).contains(id)
-    }
-
-    /// How many elements of a kind were added. O(memory).
-    pub fn count(&self, kind: Kind) -> u64 {
-        self.ids.of(kind).count()
-    }
-
-    /// Whether no element of a kind was added.
-    pub fn is_empty(&self, kind: Kind) -> bool {
-        self.coarse.of(kind).bytes() == 0
-    }
-
-    /// Whether a blob may have any of the elements.
-    pub fn may_touch(&self, record: &IndexRecord) -> bool {
-        let (Some(first), Some(last)) = (record.first(), record.last()) else {
-            return false;
-        };
-        if first.kind != last.kind || (first.id > 0) != (last.id > 0) {
-            return true;
-        }
-        let (low, high) = (first.id.min(last.id) >> COARSE, first.id.max(last.id) >> COARSE);
-        if high - low >= COARSE_LOOKS {
-            return true;
-        }
-        let coarse = self.coarse.of(first.kind);
-        (low..=high).any(|bit| coarse.contains(bit))
-    }
 }
 
 /// What becomes of an element.
@@ -321,217 +223,89 @@ pub(crate) fn kind_of(item: RawItem) -> Kind {
     }
 }
 
-/// Pushes the fate of each element of a block by its id alone.
-pub(crate) fn fates_by_id(
+/// Calls `visit` with the id and the references of each way of a blob, which are not decoded.
+pub(crate) fn for_each_way(
     blob: &mut Blob,
+    mut visit: impl FnMut(i64, Deltas<'_>) -> KernelResult,
+) -> KernelResult {
+    for group in blob.block()?.groups() {
+        let mut items = group.items();
+        while let Some((item, message)) = items.try_next_raw()? {
+            if item == RawItem::Way {
+                let (id, refs) = items.parse_refs(message)?;
+                visit(id, refs)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Calls `visit` with each relation of a blob.
+pub(crate) fn for_each_relation(
+    blob: &mut Blob,
+    mut visit: impl FnMut(&Relation<'_>) -> KernelResult,
+) -> KernelResult {
+    for group in blob.block()?.groups() {
+        let mut items = group.items();
+        while let Some((item, message)) = items.try_next_raw()? {
+            if item == RawItem::Relation {
+                visit(&items.parse_relation(message)?)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A pass that only finds something: what all workers have found, in no order.
+pub(crate) fn find<T: Send>(
+    job: &Job,
+    (name, input, blobs): (&str, &Input, &[BlobEntry]),
+    look: impl Fn(&mut Vec<T>, &mut Blob) -> KernelResult + Sync,
+) -> Result<Vec<T>> {
+    let states = job.pass(name, input.file(), blobs).scan(Vec::new, look)?;
+    Ok(states.into_iter().flatten().collect())
+}
+
+/// Where the wanted nodes are, in a pass of this name.
+pub(crate) fn locations_of(
+    job: &Job,
+    name: &str,
+    (input, plan): (&Input, &Plan),
+    wanted: &Wanted,
+) -> Result<HashMap<i64, Location>> {
+    wanted.complete()?;
+    let blobs = blobs_of(plan, KindSet::NODES, |record| wanted.may_touch(record));
+    let found = find(job, (name, input, &blobs), |found, blob| {
+        for element in blob.block()?.elements() {
+            if let Element::Node(node) = element?
+                && wanted.has(Kind::Node, node.id())
+                && let Some(location) = node.location()?
+            {
+                found.push((node.id(), location));
+            }
+        }
+        Ok(())
+    })?;
+    Ok(found.into_iter().collect())
+}
+
+/// Pushes the fate of each element of a block. `fate` has the items, the item, its message, and the id of the
+/// element, of which there are many in a message of dense nodes.
+pub(crate) fn fates_by<'b>(
+    blob: &'b mut Blob,
     fates: &mut Vec<Fate>,
     ids: &mut Vec<i64>,
-    fate: impl Fn(Kind, i64) -> Fate,
+    fate: impl Fn(&Items<'b>, RawItem, &'b [u8], i64) -> KernelResult<Fate>,
 ) -> KernelResult {
     for group in blob.block()?.groups() {
         let mut items = group.items();
         while let Some((item, message)) = items.try_next_raw()? {
             ids.clear();
             items.parse_ids(item, message, ids)?;
-            let kind = kind_of(item);
-            fates.extend(ids.iter().map(|id| fate(kind, *id)));
-        }
-    }
-    Ok(())
-}
-
-/// Edges from relations to relations that are their members.
-type Edges = Vec<(i64, i64)>;
-
-/// Follows wanted relations to the relations among their members, and these to theirs. Those that were not
-/// wanted before are added to `new`, too. O(edges), whatever the depth; cycles end.
-fn close_relations(wanted: &Wanted, edges: impl IntoIterator<Item = (i64, i64)>, new: &Wanted) {
-    let mut children: HashMap<i64, Vec<i64>> = HashMap::new();
-    for (parent, child) in edges {
-        children.entry(parent).or_default().push(child);
-    }
-    let mut open: Vec<i64> = children
-        .keys()
-        .copied()
-        .filter(|id| wanted.has(Kind::Relation, *id))
-        .collect();
-    while let Some(parent) = open.pop() {
-        for child in children.remove(&parent).unwrap_or_default() {
-            let id = ElementId::new(Kind::Relation, child);
-            if wanted.insert(id) {
-                new.insert(id);
-                open.push(child);
+            for id in ids.iter() {
+                fates.push(fate(&items, item, message, *id)?);
             }
         }
-    }
-}
-
-/// Notes what an element refers to directly: nodes and ways of a relation, nodes of a way.
-fn note_references<P: Pick>(
-    element: &Element<'_>,
-    wanted: &Wanted,
-    noted: KindSet,
-    pick: &P,
-    refs: &mut Vec<i64>,
-) -> KernelResult {
-    match element {
-        Element::Node(_) => {}
-        Element::Way(way) => {
-            if noted.contains(Kind::Node) {
-                refs.clear();
-                way.refs().column().decode_deltas_into(refs)?;
-                wanted.insert_all(Kind::Node, refs);
-            }
-        }
-        Element::Relation(relation) => {
-            for member in relation.members() {
-                let member = member?.element;
-                if member.kind != Kind::Relation && noted.contains(member.kind) && !pick.ignores(member) {
-                    wanted.insert(member);
-                }
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Finds relations and ways by more than their ids while references are followed.
-pub(crate) trait Pick: Sync {
-    /// A worker's state.
-    type State: Send;
-    /// Makes it.
-    fn make(&self) -> Self::State;
-    /// Whether elements of this kind have to be asked about.
-    fn asks(&self, kind: Kind) -> bool;
-    /// Begins a block; whether any of its elements can be picked.
-    fn begin(&self, state: &mut Self::State, block: &Block) -> KernelResult<bool>;
-    /// Whether an element is picked.
-    fn picks(&self, state: &mut Self::State, element: &Element<'_>) -> KernelResult<bool>;
-    /// Whether a member of a relation is passed over.
-    fn ignores(&self, _: ElementId) -> bool {
-        false
-    }
-}
-
-/// Picks nothing.
-pub(crate) struct ByIdOnly;
-
-impl Pick for ByIdOnly {
-    type State = ();
-    fn make(&self) {}
-    fn asks(&self, _: Kind) -> bool {
-        false
-    }
-    fn begin(&self, (): &mut (), _: &Block) -> KernelResult<bool> {
-        Ok(false)
-    }
-    fn picks(&self, (): &mut (), _: &Element<'_>) -> KernelResult<bool> {
-        Ok(false)
-    }
-}
-
-/// Adds to `wanted` the relations and ways that `pick` picks, and what all wanted ones refer to, directly or
-/// not. `noted` are the kinds whose ids are of use; those of other kinds are all written anyway.
-///
-/// At most three passes: all relations for their edges and members, nested relations for their members, ways
-/// for their nodes.
-pub(crate) fn close<P: Pick>(
-    job: &Job,
-    (input, plan): (&Input, &Plan),
-    wanted: &Wanted,
-    noted: KindSet,
-    pick: &P,
-) -> Result<()> {
-    close_over_members(job, (input, plan), wanted, noted, pick)?;
-    close_ways(job, (input, plan), wanted, noted, pick)
-}
-
-/// The first half of [`close`]: adds the relations that are picked, and the members of all wanted ones.
-pub(crate) fn close_over_members<P: Pick>(
-    job: &Job,
-    (input, plan): (&Input, &Plan),
-    wanted: &Wanted,
-    noted: KindSet,
-    pick: &P,
-) -> Result<()> {
-    let make = || (pick.make(), Vec::new(), Edges::new());
-    if pick.asks(Kind::Relation) || !wanted.is_empty(Kind::Relation) {
-        let blobs = blobs_of(plan, KindSet::RELATIONS, |_| true);
-        let states =
-            job.pass("relations", input.file(), &blobs)
-                .scan(make, |(state, refs, edges), blob| {
-                    let block = blob.block()?;
-                    let may_pick = pick.begin(state, block)?;
-                    for element in block.elements() {
-                        let element = element?;
-                        let Element::Relation(relation) = &element else {
-                            continue;
-                        };
-                        for member in relation.members() {
-                            let member = member?.element;
-                            if member.kind == Kind::Relation && !pick.ignores(member) {
-                                edges.push((relation.id(), member.id));
-                            }
-                        }
-                        let id = element.element_id();
-                        if wanted.contains(id) || may_pick && pick.picks(state, &element)? {
-                            wanted.insert(id);
-                            note_references(&element, wanted, noted, pick, refs)?;
-                        }
-                    }
-                    Ok(())
-                })?;
-        let edges = states.into_iter().flat_map(|(_, _, edges)| edges);
-        let new = Wanted::default();
-        close_relations(wanted, edges, &new);
-        if !new.is_empty(Kind::Relation) {
-            let blobs = blobs_of(plan, KindSet::RELATIONS, |record| new.may_touch(record));
-            job.pass("nested relations", input.file(), &blobs)
-                .scan(Vec::new, |refs, blob| {
-                    for element in blob.block()?.elements() {
-                        let element = element?;
-                        if new.contains(element.element_id()) {
-                            note_references(&element, wanted, noted, pick, refs)?;
-                        }
-                    }
-                    Ok(())
-                })?;
-        }
-    }
-    Ok(())
-}
-
-/// The second half of [`close`]: adds the nodes of the ways that are wanted or picked.
-fn close_ways<P: Pick>(
-    job: &Job,
-    (input, plan): (&Input, &Plan),
-    wanted: &Wanted,
-    noted: KindSet,
-    pick: &P,
-) -> Result<()> {
-    let make = || (pick.make(), Vec::new());
-    let asks = pick.asks(Kind::Way);
-    if noted.contains(Kind::Node) && (asks || !wanted.is_empty(Kind::Way)) {
-        let blobs = blobs_of(plan, KindSet::WAYS, |record| asks || wanted.may_touch(record));
-        job.pass("ways", input.file(), &blobs)
-            .scan(make, |(state, refs), blob| {
-                let record = blob.record()?;
-                let block = blob.block()?;
-                let may_pick = asks && pick.begin(state, block)?;
-                if !may_pick && !wanted.may_touch(&record) {
-                    return Ok(());
-                }
-                for element in block.elements() {
-                    let element = element?;
-                    if element.kind() == Kind::Way
-                        && (wanted.contains(element.element_id())
-                            || may_pick && pick.picks(state, &element)?)
-                    {
-                        note_references(&element, wanted, noted, pick, refs)?;
-                    }
-                }
-                Ok(())
-            })?;
     }
     Ok(())
 }

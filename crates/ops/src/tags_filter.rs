@@ -22,15 +22,13 @@
 
 use std::path::Path;
 
-use osmill_engine::{
-    Blob, Counts, Error, HoldStore, IdSets, Input, Job, KernelResult, Plan, Result, Sink, TaskOutput,
-};
+use osmill_engine::{Blob, Counts, Error, Input, Job, KernelResult, Plan, Result, Sink, TaskOutput};
 use osmill_model::{ElementId, Kind, KindSet, Member, Tag};
 use osmill_pbf::{Block, BlockBuilder, DenseNodes, DensePicker, Element, IndexRecord, Item};
 use serde::Serialize;
 
 use crate::filter::{BlockMatcher, TagFilter};
-use crate::select::{self, Fate, HeldBlobs, Pick, Target, Wanted};
+use crate::select::{self, Fate, HeldBack, Pick, Target, Wanted};
 
 /// What is kept.
 #[derive(Debug, Clone, Default)]
@@ -72,7 +70,7 @@ struct Filtering<'a> {
     options: &'a Options,
     wanted: Wanted,
     /// Elements that match, if they are left out of references.
-    excluded: IdSets,
+    excluded: Wanted,
     /// Kinds whose ids are noted when something refers to them; all others are kept anyway.
     noted: KindSet,
     /// Whether deleted elements are kept, as in change files.
@@ -98,8 +96,8 @@ pub fn tags_filter(job: &Job, input: &Path, options: &Options, target: &Target) 
     let (input, plan) = select::open_planned(job, input)?;
     let mut filtering = Filtering {
         options,
-        wanted: Wanted::default(),
-        excluded: IdSets::new(),
+        wanted: Wanted::new(job),
+        excluded: Wanted::new(job),
         noted: KindSet::ALL,
         keeps_deleted: input.is_change(),
     };
@@ -125,8 +123,9 @@ impl<'a> Filtering<'a> {
             self.pass(job, (input, plan), KindSet::ALL, sink, None, &mut report)?;
         } else if select::is_orderly(plan) && self.noted.contains(Kind::Node) {
             select::close_over_members(job, (input, plan), &self.wanted, self.noted, self)?;
-            let held = (HeldBlobs::default(), select::hold_store(job));
+            let held = HeldBack::new(job);
             self.pass(job, (input, plan), KindSet::WAYS, sink, Some(&held), &mut report)?;
+            self.wanted.complete()?;
             self.pass(job, (input, plan), KindSet::ALL, sink, Some(&held), &mut report)?;
         } else {
             select::close(job, (input, plan), &self.wanted, self.noted, self)?;
@@ -143,16 +142,16 @@ impl<'a> Filtering<'a> {
         (input, plan): (&Input, &Plan),
         kinds: KindSet,
         sink: &Sink,
-        held: Option<&(HeldBlobs, HoldStore)>,
+        held: Option<&HeldBack>,
         report: &mut Report,
     ) -> Result<()> {
         let holds = kinds == KindSet::WAYS;
         let blobs = match held.filter(|_| !holds) {
             None => select::blobs_of(plan, kinds, |record| self.may_keep(record)),
-            Some((held, _)) => {
+            Some(held) => {
                 let mut blobs = plan.blobs.clone();
                 blobs.retain(|blob| match blob.index {
-                    Some(record) if record.kinds == KindSet::WAYS => held.has(blob.number),
+                    Some(record) if record.kinds == KindSet::WAYS => held.has(blob),
                     Some(record) => self.may_keep(&record),
                     None => true,
                 });
@@ -165,14 +164,14 @@ impl<'a> Filtering<'a> {
             || self.state(),
             |state, blob, outs| {
                 if !holds
-                    && let Some((held, store)) = held
-                    && let Some(held) = held.take(blob.entry().number)
+                    && let Some(held) = held
+                    && let Some(all) = held.take(blob)
                 {
-                    return outs.restore(held, store);
+                    return outs.restore(all, held.store());
                 }
                 outs.to(0, |out| self.blob(state, blob, out, holds))?;
                 match held {
-                    Some((held, store)) if holds => held.hold(blob, outs, store),
+                    Some(held) if holds => held.hold(blob, outs),
                     _ => Ok(()),
                 }
             },
@@ -225,7 +224,7 @@ impl<'a> Filtering<'a> {
                 Ok(())
             },
         )?;
-        Ok(())
+        self.excluded.complete()
     }
 
     /// Writes the elements of a blob; relations lose the members that are left out.

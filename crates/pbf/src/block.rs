@@ -13,7 +13,7 @@ use osmill_model::{Location, Timestamp};
 use crate::dense::DenseNodes;
 use crate::element::{Element, Node, RawMetadata, Relation, Tags, Way};
 use crate::error::{BlockError, BlockErrorKind};
-use crate::wire::{Fields, Value, Varints, WireError, zigzag_decode};
+use crate::wire::{Deltas, Fields, Value, Varints, WireError, zigzag_decode};
 
 /// Nanodegrees in a unit of [`Location`].
 const NANODEGREES: i64 = 100;
@@ -411,6 +411,25 @@ impl<'a> Items<'a> {
             [] => Some((id?, Varints::packed(keys.unwrap_or_default()))),
             _ => None,
         }
+    }
+
+    /// Id and node references of a way in a message of [`Items::try_next_raw`], reading no more of it than is needed.
+    #[inline]
+    pub fn parse_refs(&self, message: &'a [u8]) -> Result<(i64, Deltas<'a>), BlockError> {
+        let (mut id, mut refs) = (None, Varints::default());
+        let mut fields = Fields::new(message);
+        loop {
+            let from_here = fields.rest();
+            let Some((number, value)) = fields.try_next()? else {
+                break;
+            };
+            match number {
+                1 => id = Some(value.varint()? as i64),
+                8 => refs.push(number, value, from_here)?,
+                _ => {}
+            }
+        }
+        Ok((id.ok_or(BlockErrorKind::NoId)?, Deltas::new(refs)))
     }
 
     /// The way in a message of [`Items::try_next_raw`].

@@ -470,8 +470,7 @@ impl NodeColumns {
         self.source = (start == 0).then(|| dense.block.serial());
         dense.ids.column().decode_deltas_into(&mut self.ids)?;
         for (column, values) in [(dense.lats, &mut self.lats), (dense.lons, &mut self.lons)] {
-            values.clear();
-            column.column().decode_deltas_into(values)?;
+            column.column().decode_deltas_over(values)?;
         }
         let scale = dense.block.scale();
         let raw = self.lats.iter().copied().zip(self.lons.iter().copied());

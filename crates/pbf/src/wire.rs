@@ -510,7 +510,16 @@ impl<'a> Varints<'a> {
         }
         let start = out.len();
         out.resize(start + self.count(), 0);
-        let slots = &mut out[start..];
+        self.sums_to(&mut out[start..])
+    }
+
+    /// Replaces `out` by the running sums of the zigzag-coded numbers.
+    pub fn decode_deltas_over(self, out: &mut Vec<i64>) -> Result<(), WireError> {
+        out.resize(self.count(), 0);
+        self.sums_to(out)
+    }
+
+    fn sums_to(self, slots: &mut [i64]) -> Result<(), WireError> {
         self.fold_sums(0usize, |at, value| {
             if let Some(slot) = slots.get_mut(at) {
                 *slot = value;
@@ -611,6 +620,27 @@ impl<'a> Deltas<'a> {
     /// The column itself.
     pub const fn column(&self) -> Varints<'a> {
         self.column
+    }
+
+    /// Whether any value is one that `is` tells. Those behind the first such are not read.
+    #[inline]
+    pub fn any_value(mut self, mut is: impl FnMut(i64) -> bool) -> Result<bool, WireError> {
+        if let Some(mut rest) = self.column.as_packed() {
+            let mut sum = self.sum;
+            while !rest.is_empty() {
+                sum = sum.wrapping_add(zigzag_decode(read_varint(&mut rest)?));
+                if is(sum) {
+                    return Ok(true);
+                }
+            }
+            return Ok(false);
+        }
+        while let Some(value) = self.try_next()? {
+            if is(value) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// The next value.
@@ -719,6 +749,15 @@ mod tests {
             }
             let column = Varints::packed(&bytes);
             prop_assert_eq!(Deltas::new(column).collect::<Result<Vec<_>, _>>().unwrap(), values.clone());
+            let middle = values.get(values.len() / 2);
+            let mut seen = Vec::new();
+            let found = Deltas::new(column).any_value(|value| {
+                seen.push(value);
+                Some(&value) == middle
+            });
+            prop_assert_eq!(found, Ok(middle.is_some()));
+            let first = values.iter().position(|value| Some(value) == middle);
+            prop_assert_eq!(&seen[..], &values[..first.map_or(0, |at| at + 1)]);
             let mut decoded = Vec::new();
             column.decode_deltas_into(&mut decoded).unwrap();
             prop_assert_eq!(decoded, values);

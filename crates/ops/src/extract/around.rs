@@ -11,15 +11,16 @@
 
 use std::collections::{HashMap, HashSet};
 
-use osmill_engine::{IdSet, Result};
+use osmill_engine::{Blob, IdSet, Result};
 use osmill_geometry::{Region, assemble};
-use osmill_model::{BoundingBox, ElementId, Kind, KindSet, Location};
+use osmill_model::{BoundingBox, Kind, KindSet, Location};
 use osmill_pbf::{Element, NodeColumns};
 
+use super::boundary;
+use super::passes::Work;
 use super::region_ids::{Gather, RegionIds};
-use super::{Work, boundary, for_each_way};
 use crate::filter::can_be_area;
-use crate::select::{self, Wanted};
+use crate::select::{self, IdBudget, Wanted};
 
 /// What was found, all for region 0.
 #[derive(Debug, Default)]
@@ -127,6 +128,7 @@ fn meets(region: &Region, refs: &[i64], locations: &HashMap<i64, Location>, wish
 
 fn node_codes(work: &Work<'_>, sides: &Sides) -> Result<Codes> {
     let codes = Codes::default();
+    let budget = IdBudget::of(work.job, "the sides of the region that nodes lie on");
     let blobs = select::blobs_of(work.plan, KindSet::NODES, |_| true);
     work.job.pass("sides", work.input.file(), &blobs).scan(
         <(NodeColumns, [Vec<i64>; 4])>::default,
@@ -145,7 +147,7 @@ fn node_codes(work: &Work<'_>, sides: &Sides) -> Result<Codes> {
             for (set, ids) in codes.0.iter().zip(beyond) {
                 set.insert_all(ids);
             }
-            Ok(())
+            Ok(budget.check(codes.0.iter().map(IdSet::bytes).sum())?)
         },
     )?;
     Ok(codes)
@@ -159,52 +161,38 @@ fn candidate_ways(
     wish: Wish,
 ) -> Result<Vec<(i64, Vec<i64>)>> {
     let blobs = select::blobs_of(work.plan, KindSet::WAYS, |_| true);
-    let states = work.job.pass("ways around", work.input.file(), &blobs).scan(
-        || (ways.cursor(), Vec::new(), Vec::new()),
-        |(ways, refs, found), blob| {
-            for_each_way(blob, refs, |id, refs| {
-                if ways.any(id) {
-                    return Ok(());
-                }
-                let (mut all, mut last, mut crosses) = (0b1111, 0b1111, false);
-                for node in refs {
-                    let code = codes.of(*node);
-                    all &= code;
-                    crosses |= last & code == 0;
-                    last = code;
-                }
-                let closed = refs.len() >= 4 && refs.first() == refs.last();
-                if wish.crossing && crosses || wish.enclosing && closed && all == 0 {
-                    found.push((id, refs.to_vec()));
-                }
-                Ok(())
-            })
-        },
-    )?;
-    Ok(states.into_iter().flat_map(|(_, _, found)| found).collect())
+    let look = |found: &mut Vec<(i64, Vec<i64>)>, blob: &mut Blob| {
+        let mut known = ways.cursor();
+        let mut refs = Vec::new();
+        select::for_each_way(blob, |id, column| {
+            if known.any(id) {
+                return Ok(());
+            }
+            refs.clear();
+            column.column().decode_deltas_into(&mut refs)?;
+            let (mut all, mut last, mut crosses) = (0b1111, 0b1111, false);
+            for node in &refs {
+                let code = codes.of(*node);
+                all &= code;
+                crosses |= last & code == 0;
+                last = code;
+            }
+            let closed = refs.len() >= 4 && refs.first() == refs.last();
+            if wish.crossing && crosses || wish.enclosing && closed && all == 0 {
+                found.push((id, refs.clone()));
+            }
+            Ok(())
+        })
+    };
+    select::find(work.job, ("ways around", work.input, &blobs), look)
 }
 
 fn locations_of(work: &Work<'_>, ways: &[(i64, Vec<i64>)]) -> Result<HashMap<i64, Location>> {
-    let wanted = Wanted::default();
+    let wanted = Wanted::new(work.job);
     for (_, refs) in ways {
         wanted.insert_all(Kind::Node, refs);
     }
-    let blobs = select::blobs_of(work.plan, KindSet::NODES, |record| wanted.may_touch(record));
-    let states = work.job.pass("nodes around", work.input.file(), &blobs).scan(
-        Vec::new,
-        |found: &mut Vec<(i64, Location)>, blob| {
-            for element in blob.block()?.elements() {
-                if let Element::Node(node) = element?
-                    && wanted.has(Kind::Node, node.id())
-                    && let Some(location) = node.location()?
-                {
-                    found.push((node.id(), location));
-                }
-            }
-            Ok(())
-        },
-    )?;
-    Ok(states.into_iter().flatten().collect())
+    select::locations_of(work.job, "nodes around", (work.input, work.plan), &wanted)
 }
 
 /// Relations that are areas and have a part of the region inside. Those whose borders are not all there are
@@ -212,45 +200,38 @@ fn locations_of(work: &Work<'_>, ways: &[(i64, Vec<i64>)]) -> Result<HashMap<i64
 fn surrounding_relations(work: &Work<'_>, region: &Region, codes: &Codes) -> Result<HashSet<i64>> {
     // Areas with their member ways, then the sides that all nodes of each of these have in common.
     let blobs = select::blobs_of(work.plan, KindSet::RELATIONS, |_| true);
-    let members = Wanted::default();
-    let states = work
-        .job
-        .pass("areas around", work.input.file(), &blobs)
-        .scan(Vec::new, |found, blob| {
-            for element in blob.block()?.elements() {
-                let element = element?;
-                let Element::Relation(relation) = &element else {
-                    continue;
-                };
-                if !can_be_area(&element)? {
-                    continue;
+    let members = Wanted::new(work.job);
+    let areas = select::find(work.job, ("areas around", work.input, &blobs), |found, blob| {
+        select::for_each_relation(blob, |relation| {
+            if !can_be_area(&Element::Relation(relation.clone()))? {
+                return Ok(());
+            }
+            let mut ways = Vec::new();
+            for member in relation.members() {
+                let member = member?;
+                if member.element.kind == Kind::Way {
+                    members.insert(member.element);
+                    ways.push(member.element.id);
                 }
-                let mut ways = Vec::new();
-                for member in relation.members() {
-                    let member = member?;
-                    if member.element.kind == Kind::Way {
-                        members.insert(ElementId::new(Kind::Way, member.element.id));
-                        ways.push(member.element.id);
-                    }
-                }
-                found.push((relation.id(), ways));
+            }
+            found.push((relation.id(), ways));
+            Ok(())
+        })
+    })?;
+    members.complete()?;
+    let blobs = select::blobs_of(work.plan, KindSet::WAYS, |record| members.may_touch(record));
+    let common = select::find(work.job, ("borders around", work.input, &blobs), |found, blob| {
+        select::for_each_way(blob, |id, refs| {
+            if members.has(Kind::Way, id) {
+                let all = refs
+                    .column()
+                    .fold_sums(0b1111, |all, node| all & codes.of(node))?;
+                found.push((id, all));
             }
             Ok(())
-        })?;
-    let areas: Vec<(i64, Vec<i64>)> = states.into_iter().flatten().collect();
-    let blobs = select::blobs_of(work.plan, KindSet::WAYS, |record| members.may_touch(record));
-    let states = work.job.pass("borders around", work.input.file(), &blobs).scan(
-        || (Vec::new(), HashMap::new()),
-        |(refs, found), blob| {
-            for_each_way(blob, refs, |id, refs| {
-                if members.has(Kind::Way, id) {
-                    found.insert(id, refs.iter().fold(0b1111, |all, node| all & codes.of(*node)));
-                }
-                Ok(())
-            })
-        },
-    )?;
-    let common: HashMap<i64, u8> = states.into_iter().flat_map(|(_, found)| found).collect();
+        })
+    })?;
+    let common: HashMap<i64, u8> = common.into_iter().collect();
     let candidates: HashSet<i64> = areas
         .into_iter()
         .filter(|(_, ways)| {

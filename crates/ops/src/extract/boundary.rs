@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-use osmill_engine::{Error, Input, Job, Plan, Result};
+use osmill_engine::{Blob, Error, Input, Job, Plan, Result};
 use osmill_geometry::{BorderWay, MultiPolygon, Role, assemble};
 use osmill_model::{ElementId, Kind, KindSet};
 use osmill_pbf::{Element, Relation};
@@ -67,67 +67,43 @@ pub(super) fn borders(
 ) -> Result<Vec<(i64, Vec<BorderWay>)>> {
     type Members = Vec<(i64, Role)>;
     let blobs = select::blobs_of(plan, KindSet::RELATIONS, |_| true);
-    let states = job
-        .pass("boundary relations", input.file(), &blobs)
-        .scan(Vec::new, |found, blob| {
-            for element in blob.block()?.elements() {
-                let Element::Relation(relation) = element? else {
-                    continue;
-                };
-                if !wants(&relation) {
-                    continue;
-                }
-                let mut members = Members::new();
-                for member in relation.members() {
-                    let member = member?;
-                    if let (Kind::Way, Some(role)) = (member.element.kind, Role::of_member(member.role)) {
-                        members.push((member.element.id, role));
-                    }
-                }
-                found.push((relation.id(), members));
+    let look = |found: &mut Vec<(i64, Members)>, blob: &mut Blob| {
+        select::for_each_relation(blob, |relation| {
+            if !wants(relation) {
+                return Ok(());
             }
+            let mut members = Members::new();
+            for member in relation.members() {
+                let member = member?;
+                if let (Kind::Way, Some(role)) = (member.element.kind, Role::of_member(member.role)) {
+                    members.push((member.element.id, role));
+                }
+            }
+            found.push((relation.id(), members));
             Ok(())
-        })?;
-    let mut relations: Vec<(i64, Members)> = states.into_iter().flatten().collect();
+        })
+    };
+    let mut relations = select::find(job, ("boundary relations", input, &blobs), look)?;
     relations.sort_unstable_by_key(|(id, _)| *id);
 
-    let wanted = Wanted::default();
+    let wanted = Wanted::new(job);
     for (way, _) in relations.iter().flat_map(|(_, members)| members) {
         wanted.insert(ElementId::new(Kind::Way, *way));
     }
     let blobs = select::blobs_of(plan, KindSet::WAYS, |record| wanted.may_touch(record));
-    let states = job
-        .pass("boundary ways", input.file(), &blobs)
-        .scan(Vec::new, |found, blob| {
-            for element in blob.block()?.elements() {
-                if let Element::Way(way) = element?
-                    && wanted.has(Kind::Way, way.id())
-                {
-                    let mut refs = Vec::new();
-                    way.refs().column().decode_deltas_into(&mut refs)?;
-                    wanted.insert_all(Kind::Node, &refs);
-                    found.push((way.id(), refs));
-                }
+    let ways = select::find(job, ("boundary ways", input, &blobs), |found, blob| {
+        select::for_each_way(blob, |id, column| {
+            if wanted.has(Kind::Way, id) {
+                let mut refs = Vec::new();
+                column.column().decode_deltas_into(&mut refs)?;
+                wanted.insert_all(Kind::Node, &refs);
+                found.push((id, refs));
             }
             Ok(())
-        })?;
-    let ways: HashMap<i64, Vec<i64>> = states.into_iter().flatten().collect();
-
-    let blobs = select::blobs_of(plan, KindSet::NODES, |record| wanted.may_touch(record));
-    let states = job
-        .pass("boundary nodes", input.file(), &blobs)
-        .scan(Vec::new, |found, blob| {
-            for element in blob.block()?.elements() {
-                if let Element::Node(node) = element?
-                    && wanted.has(Kind::Node, node.id())
-                    && let Some(location) = node.location()?
-                {
-                    found.push((node.id(), location));
-                }
-            }
-            Ok(())
-        })?;
-    let nodes: HashMap<i64, _> = states.into_iter().flatten().collect();
+        })
+    })?;
+    let ways: HashMap<i64, Vec<i64>> = ways.into_iter().collect();
+    let nodes = select::locations_of(job, "boundary nodes", (input, plan), &wanted)?;
 
     let border_way = |&(id, role): &(i64, Role)| {
         let refs = ways.get(&id)?;

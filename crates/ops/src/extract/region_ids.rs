@@ -1,16 +1,18 @@
 //! Ids, each with the regions that it belongs to.
 //!
 //! Ids are taken 64 at a time: a block of ids and a region have a mask of the ids that belong. Workers note
-//! masks in lists of their own ([`Gather`]); between two passes the lists are sorted and put under a table
-//! ([`RegionIds`]) with a place for every 64 blocks up to a limit, and a map beyond. Neighbouring ids mostly belong to the same regions, so memory follows
-//! the data: about 16 bytes for 64 neighbouring ids and a region, whatever the number of regions and the
-//! largest id. A bitmap of ids for each region would need memory for each of them before it holds an id.
+//! masks in lists of their own ([`Gather`]); between two passes the lists are sorted and put under the ranks of
+//! their groups of 64 blocks ([`RegionIds`]). Neighbouring ids mostly belong to the same regions, so memory follows
+//! the data: about 16 bytes for 64 neighbouring ids and a region, half of that if there is one region only, whatever
+//! the number of regions and the largest id. A bitmap of ids for each region would need memory for each of them
+//! before it holds an id.
 
-use std::collections::HashMap;
 use std::ops::Range;
 
-use osmill_engine::{Error, Result};
+use osmill_engine::{Error, KernelResult, Ranks, Result};
 use osmill_pbf::IndexRecord;
+
+use crate::select::IdBudget;
 
 /// Block and bit of an id. Negative ids are in blocks of their own.
 #[inline]
@@ -36,6 +38,8 @@ pub struct Gather {
     entries: Vec<Entry>,
     /// How many entries were left when they were last put together.
     settled: usize,
+    /// Bytes that a budget knows of.
+    charged: u64,
 }
 
 impl Gather {
@@ -44,6 +48,14 @@ impl Gather {
     const RECENT: usize = 4;
     /// Fewer entries than this are not worth sorting.
     const FEW: usize = 1 << 16;
+
+    fn of_settled(entries: Vec<Entry>) -> Gather {
+        Gather {
+            settled: entries.len(),
+            entries,
+            charged: 0,
+        }
+    }
 
     /// Notes that an id belongs to a region.
     #[inline]
@@ -58,6 +70,14 @@ impl Gather {
             self.settle();
         }
         self.entries.push(Entry { block, mask, region });
+    }
+
+    /// Charges a budget with what the notes have grown by, and with what it takes to put them together.
+    pub fn charge(&mut self, budget: &IdBudget) -> KernelResult {
+        let bytes = 2 * size_of::<Entry>() as u64 * self.entries.len() as u64;
+        let more = bytes.saturating_sub(self.charged);
+        self.charged += more;
+        Ok(budget.charge(more)?)
     }
 
     /// Sorts the entries and puts those of the same block and region together.
@@ -85,26 +105,28 @@ struct Group {
     first: u32,
 }
 
-/// Groups below this number are found by a table: ids below 2^38, some twenty times what the database has used up.
-const TABLE_LIMIT: u64 = 1 << 26;
-
 /// Ids of regions, to be asked.
 #[derive(Debug)]
 pub struct RegionIds {
     /// In the order of their numbers.
     groups: Vec<Group>,
-    /// For each number the place of the group plus one, or 0.
-    table: Vec<u32>,
-    /// The places of groups beyond the table.
-    beyond: HashMap<u64, u32>,
-    /// For each block that occurs where its entries begin; one more for the end.
-    starts: Vec<u32>,
+    /// The ranks of their numbers are their places.
+    numbers: Ranks,
     masks: Vec<u64>,
-    regions: Vec<u32>,
+    shape: Shape,
+}
+
+/// Which masks are a block's, and whose they are.
+#[derive(Debug)]
+enum Shape {
+    /// All ids belong to this region: a mask for each block that occurs.
+    One(u32),
+    /// For each block that occurs where its masks begin; one more for the end. For each mask the region.
+    Many { starts: Vec<u32>, regions: Vec<u32> },
 }
 
 impl RegionIds {
-    /// Puts together what workers have noted. O(entries log entries + largest id / 4096).
+    /// Puts together what workers have noted. O(entries log entries).
     pub fn new(gathers: impl IntoIterator<Item = Gather>) -> Result<RegionIds> {
         let mut all = Gather::default();
         for mut gather in gathers {
@@ -125,7 +147,7 @@ impl RegionIds {
                     .into(),
             ));
         }
-        let (mut groups, mut starts) = (Vec::<Group>::new(), Vec::new());
+        let (mut groups, mut blocks) = (Vec::<Group>::new(), 0);
         for (at, entry) in entries.iter().enumerate() {
             if at > 0 && entries[at - 1].block == entry.block {
                 continue;
@@ -136,26 +158,16 @@ impl RegionIds {
                 None => groups.push(Group {
                     number,
                     blocks: bit,
-                    first: starts.len() as u32,
+                    first: blocks,
                 }),
             }
-            starts.push(at as u32);
+            blocks += 1;
         }
-        starts.push(entries.len() as u32);
-        let in_table = groups.partition_point(|group| group.number < TABLE_LIMIT);
-        let last = groups[..in_table].last();
-        let mut table = vec![0; last.map_or(0, |group| group.number as usize + 1)];
-        for (place, group) in (1..).zip(&groups[..in_table]) {
-            table[group.number as usize] = place;
-        }
-        let beyond = (in_table as u32..).zip(&groups[in_table..]);
         Ok(RegionIds {
-            beyond: beyond.map(|(place, group)| (group.number, place)).collect(),
-            table,
+            numbers: Ranks::of(groups.iter().map(|group| group.number))?,
             groups,
-            starts,
             masks: entries.iter().map(|entry| entry.mask).collect(),
-            regions: entries.iter().map(|entry| entry.region).collect(),
+            shape: Shape::of(&entries),
         })
     }
 
@@ -165,31 +177,29 @@ impl RegionIds {
         for group in &self.groups {
             let blocks = (0..64).filter(|bit| group.blocks >> bit & 1 == 1);
             for (block, number) in blocks.zip(group.first as usize..) {
-                for at in self.starts[number] as usize..self.starts[number + 1] as usize {
+                for at in self.shape.masks_of(number) {
                     entries.push(Entry {
                         block: group.number << 6 | block,
                         mask: self.masks[at],
-                        region: self.regions[at],
+                        region: self.shape.region(at),
                     });
                 }
             }
         }
-        let settled = entries.len();
-        Gather { entries, settled }
+        Gather::of_settled(entries)
     }
 
     /// The ids of these regions that `other` does not have in the same region.
     pub fn without(&self, other: &RegionIds) -> Result<RegionIds> {
         let mut entries = self.to_gather().entries;
         entries.retain_mut(|entry| {
-            let known = other.entries_of(entry.block);
-            if let Some(at) = known.into_iter().find(|at| other.regions[*at] == entry.region) {
+            let mut known = other.masks_of(entry.block);
+            if let Some(at) = known.find(|at| other.shape.region(*at) == entry.region) {
                 entry.mask &= !other.masks[at];
             }
             entry.mask != 0
         });
-        let settled = entries.len();
-        RegionIds::new([Gather { entries, settled }])
+        RegionIds::new([Gather::of_settled(entries)])
     }
 
     /// Whether there is no id.
@@ -197,25 +207,22 @@ impl RegionIds {
         self.masks.is_empty()
     }
 
-    /// Where the entries of a block are.
+    /// The blocks that occur of a group, and the number of the first of them.
     #[inline]
-    fn entries_of(&self, block: u64) -> Range<usize> {
-        let number = block >> 6;
-        let place = match usize::try_from(number).ok().and_then(|n| self.table.get(n)) {
-            Some(0) => return 0..0,
-            Some(place) => *place - 1,
-            None => match self.beyond.get(&number) {
-                Some(place) => *place,
-                None => return 0..0,
-            },
-        };
-        let group = &self.groups[place as usize];
-        let bit = 1u64 << (block & 63);
-        if group.blocks & bit == 0 {
-            return 0..0;
+    fn group(&self, number: u64) -> (u64, u32) {
+        match self.numbers.get(number).and_then(|place| self.groups.get(place)) {
+            Some(group) => (group.blocks, group.first),
+            None => (0, 0),
         }
-        let number = group.first as usize + (group.blocks & (bit - 1)).count_ones() as usize;
-        self.starts[number] as usize..self.starts[number + 1] as usize
+    }
+
+    /// The masks of a block.
+    fn masks_of(&self, block: u64) -> Range<usize> {
+        let (blocks, first) = self.group(block >> 6);
+        match number_of(block, blocks, first) {
+            Some(number) => self.shape.masks_of(number),
+            None => 0..0,
+        }
     }
 
     /// Whether some id of a blob may be there.
@@ -239,8 +246,49 @@ impl RegionIds {
     pub fn cursor(&self) -> Cursor<'_> {
         Cursor {
             ids: self,
-            block: u64::MAX,
-            entries: 0..0,
+            group: u64::MAX,
+            blocks: 0,
+            first: 0,
+        }
+    }
+}
+
+/// The number of a block among all that occur, if it does; its group has `blocks`, of which `first` is the first.
+#[inline]
+fn number_of(block: u64, blocks: u64, first: u32) -> Option<usize> {
+    let bit = 1u64 << (block & 63);
+    (blocks & bit != 0).then(|| first as usize + (blocks & (bit - 1)).count_ones() as usize)
+}
+
+impl Shape {
+    fn of(entries: &[Entry]) -> Shape {
+        let first = entries.first().map_or(0, |entry| entry.region);
+        if entries.iter().all(|entry| entry.region == first) {
+            return Shape::One(first);
+        }
+        let begins = |at: &usize| *at == 0 || entries[at - 1].block != entries[*at].block;
+        let starts = (0..entries.len()).filter(begins).chain([entries.len()]);
+        Shape::Many {
+            starts: starts.map(|at| at as u32).collect(),
+            regions: entries.iter().map(|entry| entry.region).collect(),
+        }
+    }
+
+    /// The masks of a block, by its number among all that occur.
+    #[inline]
+    fn masks_of(&self, number: usize) -> Range<usize> {
+        match self {
+            Shape::One(_) => number..number + 1,
+            Shape::Many { starts, .. } => starts[number] as usize..starts[number + 1] as usize,
+        }
+    }
+
+    /// The region of a mask.
+    #[inline]
+    fn region(&self, at: usize) -> u32 {
+        match self {
+            Shape::One(region) => *region,
+            Shape::Many { regions, .. } => regions[at],
         }
     }
 }
@@ -249,16 +297,23 @@ impl RegionIds {
 #[derive(Debug, Clone)]
 pub struct Cursor<'r> {
     ids: &'r RegionIds,
-    block: u64,
-    entries: Range<usize>,
+    /// The number of the group that was asked about last, and what there is of it.
+    group: u64,
+    blocks: u64,
+    first: u32,
 }
 
 impl Cursor<'_> {
+    /// The masks of a block.
     #[inline]
-    fn seek(&mut self, block: u64) {
-        if block != self.block {
-            self.block = block;
-            self.entries = self.ids.entries_of(block);
+    fn seek(&mut self, block: u64) -> Range<usize> {
+        if block >> 6 != self.group {
+            self.group = block >> 6;
+            (self.blocks, self.first) = self.ids.group(self.group);
+        }
+        match number_of(block, self.blocks, self.first) {
+            Some(number) => self.ids.shape.masks_of(number),
+            None => 0..0,
         }
     }
 
@@ -266,24 +321,19 @@ impl Cursor<'_> {
     #[inline]
     pub fn any(&mut self, id: i64) -> bool {
         let (block, bit) = place(id);
-        self.seek(block);
-        self.ids.masks[self.entries.clone()]
-            .iter()
-            .any(|mask| mask & bit != 0)
+        let masks = self.seek(block);
+        self.ids.masks[masks].iter().any(|mask| mask & bit != 0)
     }
 
     /// Calls `visit` with every one of `regions` that the id does not belong to.
     #[inline]
     pub fn others(&mut self, id: i64, regions: &[u32], mut visit: impl FnMut(u32)) {
         let (block, bit) = place(id);
-        self.seek(block);
-        let (of_block, masks) = (
-            &self.ids.regions[self.entries.clone()],
-            &self.ids.masks[self.entries.clone()],
-        );
+        let masks = self.seek(block);
+        let ids = self.ids;
         for region in regions {
-            let at = of_block.iter().position(|known| known == region);
-            if at.is_none_or(|at| masks[at] & bit == 0) {
+            let at = masks.clone().find(|at| ids.shape.region(*at) == *region);
+            if at.is_none_or(|at| ids.masks[at] & bit == 0) {
                 visit(*region);
             }
         }
@@ -293,10 +343,9 @@ impl Cursor<'_> {
     #[inline]
     pub fn each(&mut self, id: i64, mut visit: impl FnMut(u32)) {
         let (block, bit) = place(id);
-        self.seek(block);
-        for at in self.entries.clone() {
+        for at in self.seek(block) {
             if self.ids.masks[at] & bit != 0 {
-                visit(self.ids.regions[at]);
+                visit(self.ids.shape.region(at));
             }
         }
     }
