@@ -86,11 +86,18 @@ impl IndexRecord {
 
     /// The record of a block, by reading ids, locations and counts, not strings.
     pub fn of(block: &Block) -> Result<IndexRecord, BlockError> {
-        IndexRecord::with_ways(block, |_| Ok(()))
+        IndexRecord::walk::<false>(block, |_| Ok(()))
     }
 
     /// The same for those who need something of each way, too.
     pub(crate) fn with_ways<'a>(
+        block: &'a Block,
+        visit: impl FnMut(&Walked<'a>) -> Result<(), BlockError>,
+    ) -> Result<IndexRecord, BlockError> {
+        IndexRecord::walk::<true>(block, visit)
+    }
+
+    fn walk<'a, const REFS: bool>(
         block: &'a Block,
         mut visit: impl FnMut(&Walked<'a>) -> Result<(), BlockError>,
     ) -> Result<IndexRecord, BlockError> {
@@ -102,12 +109,15 @@ impl IndexRecord {
                     RawItem::Dense => builder.note_dense(block, &DenseNodes::parse(block, message)?)?,
                     RawItem::Node => builder.note_plain_node(&Node::parse(block, message)?)?,
                     RawItem::Way => {
-                        let way = Walked::of(Kind::Way, message)?;
+                        let way = Walked::of::<REFS>(Kind::Way, message)?;
                         builder.note_facts(Kind::Way, &way.facts);
                         visit(&way)?;
                     }
                     RawItem::Relation => {
-                        builder.note_facts(Kind::Relation, &Walked::of(Kind::Relation, message)?.facts);
+                        builder.note_facts(
+                            Kind::Relation,
+                            &Walked::of::<false>(Kind::Relation, message)?.facts,
+                        );
                     }
                 }
             }
@@ -233,7 +243,7 @@ pub struct Facts {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Walked<'a> {
     pub facts: Facts,
-    /// The references of a way, not decoded.
+    /// The references of a way, not decoded, if they were asked for.
     pub refs: Varints<'a>,
     /// Whether there is a field of a way's locations, be it an empty one.
     pub location_field: bool,
@@ -241,7 +251,7 @@ pub(crate) struct Walked<'a> {
 
 impl<'a> Walked<'a> {
     /// Columns are counted, not decoded.
-    fn of(kind: Kind, message: &'a [u8]) -> Result<Self, BlockError> {
+    fn of<const REFS: bool>(kind: Kind, message: &'a [u8]) -> Result<Self, BlockError> {
         let (mut id, mut facts) = (None, Facts::default());
         let (mut refs, mut location_field) = (Varints::default(), false);
         let counted = if kind == Kind::Way { 8 } else { 9 };
@@ -251,7 +261,7 @@ impl<'a> Walked<'a> {
             let Some((number, value)) = fields.try_next()? else {
                 break;
             };
-            if number == 8 && kind == Kind::Way {
+            if REFS && number == 8 {
                 refs.push(number, value, from_here)?;
             }
             if let (2 | 3 | 8 | 9 | 10, Value::Bytes([.., 0x80..=0xff])) = (number, value) {

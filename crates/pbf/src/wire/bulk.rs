@@ -164,14 +164,14 @@ fn fold_with<S: Steps, const SKIP_ZEROS: bool, A: Copy>(
         .and_then(|chunk| chunk.first_chunk::<64>())
     {
         let ends = S::varint_ends(chunk);
-        let are_short = none_is_long(ends) && at - start + ends.trailing_zeros() as usize <= 7;
+        let are_short = || none_is_long(ends) && at - start + ends.trailing_zeros() as usize <= 7;
         let mut todo = ends;
         if !SKIP_ZEROS && ends == u64::MAX && start == at {
             for byte in chunk {
                 folded = step(folded, u64::from(*byte));
             }
             start += 64;
-        } else if SKIP_ZEROS && are_short {
+        } else if SKIP_ZEROS && are_short() {
             let starts = ends << 1 | u64::from(start == at);
             todo &= !(S::zeros(chunk) & starts);
             while todo != 0 {
@@ -188,7 +188,7 @@ fn fold_with<S: Steps, const SKIP_ZEROS: bool, A: Copy>(
                 folded = step(folded, S::value(u64::from_le(word), end - start));
             }
             start = at + 64 - ends.leading_zeros() as usize;
-        } else if are_short {
+        } else if are_short() {
             while todo != 0 {
                 let end = at + todo.trailing_zeros() as usize + 1;
                 todo &= todo - 1;
