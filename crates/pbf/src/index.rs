@@ -26,7 +26,7 @@ use crate::block::{Block, RawItem};
 use crate::dense::DenseNodes;
 use crate::element::{MetadataSource, Node};
 use crate::error::{BlockError, BlockErrorKind};
-use crate::wire::{Fields, Value, Varints, WireError, count_varints, skip_varint, zigzag_decode};
+use crate::wire::{Fields, Value, Varints, WireError, count_varints, zigzag_decode};
 
 /// Bytes of an encoded record.
 pub const INDEX_RECORD_SIZE: usize = 64;
@@ -210,8 +210,13 @@ fn has_visible_field(info: &[u8]) -> Result<bool, WireError> {
             break;
         }
         visible |= *key == VISIBLE_KEY;
-        rest = value;
-        skip_varint(&mut rest)?;
+        // Byte by byte: lengths are alike from one message to the next, so that they are foreseen, where a word of eight
+        // bytes would have to be waited for.
+        match value.iter().position(|byte| *byte < 0x80) {
+            Some(end @ ..10) => rest = &value[end + 1..],
+            Some(_) => return Err(WireError::VarintTooLong),
+            None => return Err(WireError::Truncated),
+        }
     }
     Ok(visible)
 }

@@ -36,24 +36,6 @@ pub fn read_varint(data: &mut &[u8]) -> Result<u64, WireError> {
     }
 }
 
-/// Moves past one varint at the front of `data`.
-#[inline(always)]
-pub(crate) fn skip_varint(data: &mut &[u8]) -> Result<(), WireError> {
-    if let Some((head, _)) = data.split_first_chunk::<8>() {
-        let stops = !u64::from_le_bytes(*head) & 0x8080_8080_8080_8080;
-        if stops != 0 {
-            *data = &data[stops.trailing_zeros() as usize / 8 + 1..];
-            return Ok(());
-        }
-    }
-    match data.iter().position(|byte| *byte < 0x80) {
-        Some(end @ ..10) => *data = &data[end + 1..],
-        Some(_) => return Err(WireError::VarintTooLong),
-        None => return Err(WireError::Truncated),
-    }
-    Ok(())
-}
-
 #[inline]
 fn read_long_varint(data: &mut &[u8]) -> Result<u64, WireError> {
     if let Some((head, _)) = data.split_first_chunk::<8>() {
