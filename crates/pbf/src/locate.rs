@@ -9,8 +9,7 @@ use crate::block::{Block, RawItem};
 use crate::error::{BlockError, BlockErrorKind};
 use crate::index::IndexRecord;
 use crate::wire::{
-    Fields, Varints, WireError, bytes_field_len, write_bytes_field, write_deltas, write_packed_field,
-    write_varint,
+    Fields, WireError, bytes_field_len, write_deltas, write_field_with, write_packed_field, write_varint,
 };
 
 impl Block {
@@ -22,21 +21,8 @@ impl Block {
                 if item != RawItem::Way {
                     continue;
                 }
-                let (mut id, mut own) = (None, Varints::default());
-                let mut fields = Fields::new(message);
-                loop {
-                    let from_here = fields.rest();
-                    let Some((number, value)) = fields.try_next()? else {
-                        break;
-                    };
-                    match number {
-                        1 => id = Some(value.varint()? as i64),
-                        8 => own.push(number, value, from_here)?,
-                        _ => {}
-                    }
-                }
-                let id = id.ok_or(BlockErrorKind::NoId)?;
-                own.decode_deltas_into(refs).map_err(|e| of_way(e, id))?;
+                let (id, own) = items.parse_refs(message)?;
+                own.column().decode_deltas_into(refs).map_err(|e| of_way(e, id))?;
             }
         }
         Ok(())
@@ -59,7 +45,6 @@ pub struct WayLocationSplicer {
     ways: Vec<(u32, bool)>,
     /// Which block that was.
     serial: Option<u64>,
-    group: Vec<u8>,
     columns: Vec<u8>,
 }
 
@@ -98,34 +83,34 @@ impl WayLocationSplicer {
     ) -> Result<(), BlockError> {
         assert_eq!(self.serial, Some(block.serial()), "the block was read last");
         assert!(block.has_plain_coordinates(), "the block's own units are in use");
-        let WayLocationSplicer {
-            ways, group, columns, ..
-        } = self;
+        let WayLocationSplicer { ways, columns, .. } = self;
         let (mut ways, mut rest) = (ways.iter(), locations);
         block.frame_fields(|bytes| out.extend_from_slice(bytes))?;
         for source in block.groups() {
-            group.clear();
-            let mut fields = Fields::new(source.data());
-            loop {
-                let from_here = fields.rest();
-                let Some((number, value)) = fields.try_next()? else {
-                    break;
-                };
-                if number != 3 {
-                    group.extend_from_slice(&from_here[..from_here.len() - fields.rest().len()]);
-                    continue;
+            // A location takes four to five bytes.
+            let expected = source.data().len() + 5 * rest.len();
+            write_field_with(out, 2, expected, |group| -> Result<(), BlockError> {
+                let mut fields = Fields::new(source.data());
+                loop {
+                    let from_here = fields.rest();
+                    let Some((number, value)) = fields.try_next()? else {
+                        return Ok(());
+                    };
+                    if number != 3 {
+                        group.extend_from_slice(&from_here[..from_here.len() - fields.rest().len()]);
+                        continue;
+                    }
+                    let message = value.bytes()?;
+                    let (refs, location_field) = ways.next().copied().unwrap_or_default();
+                    let own;
+                    (own, rest) = rest.split_at(refs as usize);
+                    if location_field {
+                        put_way(&without_locations(message)?, own, columns, group);
+                    } else {
+                        put_way(message, own, columns, group);
+                    }
                 }
-                let message = value.bytes()?;
-                let (refs, location_field) = ways.next().copied().unwrap_or_default();
-                let own;
-                (own, rest) = rest.split_at(refs as usize);
-                if location_field {
-                    put_way(&without_locations(message)?, own, columns, group);
-                } else {
-                    put_way(message, own, columns, group);
-                }
-            }
-            write_bytes_field(out, 2, group);
+            })?;
         }
         assert!(rest.is_empty(), "one location for each reference");
         Ok(())
@@ -173,7 +158,7 @@ fn put_way(message: &[u8], locations: &[Option<Location>], columns: &mut Vec<u8>
 mod tests {
     use super::*;
     use crate::build::BlockBuilder;
-    use crate::wire::write_varint_field;
+    use crate::wire::{write_bytes_field, write_varint_field};
     use osmill_model::{Metadata, Tag};
     use proptest::prelude::*;
 
