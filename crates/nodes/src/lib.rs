@@ -55,17 +55,16 @@
 //! the location before, 4.2 bytes on the files below.
 //!
 //! How `osmill add-locations-to-ways` grows, on 2 cores of Zen 4, everything in the page cache. Time is that of both
-//! processors, taken while the machine had other work, which makes it some 15 % longer; alone the command keeps both busy, so
-//! that the time on the wall is half of it:
+//! processors; the command keeps both busy, so that the time on the wall is half of it: 39.9 s and 55.1 s for the last two rows:
 //!
 //! | input | references | `--memory` | ranges | scratch | processor time | peak memory | ns a reference |
 //! | --- | --- | --- | --- | --- | --- | --- | --- |
-//! | amp-80m, 0.08 GB, 7.9 M nodes | 9.5 M | 1 GiB | 1 | 0 | 1.8 s | 0.09 GB | 190 |
+//! | amp-80m, 0.08 GB, 7.9 M nodes | 9.5 M | 1 GiB | 1 | 0 | 1.9 s | 0.09 GB | 199 |
 //! | amp-500m, 0.5 GB, 47 M nodes | 57 M | 1 GiB | 1 | 0 | 11.7 s | 0.28 GB | 205 |
-//! | amp-2500m, 2.5 GB, 268 M nodes | 323 M | 1 GiB | 2 | 0.66 GB | 75 s | 0.74 GB | 233 |
-//! | amp-2500m | 323 M | 256 MiB | 8 | 1.19 GB | 110 s | 0.24 GB | 342 |
+//! | amp-2500m, 2.5 GB, 268 M nodes | 323 M | 1 GiB | 2 | 0.66 GB | 78 s | 0.76 GB | 240 |
+//! | amp-2500m | 323 M | 256 MiB | 8 | 1.19 GB | 108 s | 0.24 GB | 335 |
 //!
-//! So time grows with the references, and each range more costs another 15 to 30 ns a reference (the ways are inflated and
+//! So time grows with the references, and each range more costs another 15 to 35 ns a reference (the ways are inflated and
 //! decoded once more). For the planet (10.45 G nodes, 12.4 G references, 90 GB) at 24 GiB, *extrapolated, not measured*: at 5
 //! bytes a node the table takes 52 GB, so 3 ranges; scratch 2/3 of the references at 4.2 bytes, 35 GB; time 12.4 G times some
 //! 260 ns, 54 minutes of processor time, 27 on two such cores. This assumes that nodes pack as in extracts (denser ids cost less for
@@ -78,9 +77,9 @@
 //! change files of the data, and is asked by id, today and after the next restart.
 //!
 //! With the nodes of amp-500m (47.2 M) on 2 cores of Zen 4: 7.5 bytes a node, 7.6 with what the file holds in reserve;
-//! `osmill nodes build` 17 to 23 M nodes/s; `osmill nodes get` of a million ids in the order of ways, text in and out, 0.40 s of
-//! processor time, 2.5 M/s; `osmill nodes apply` of a change of 10 000 nodes (4471 new, 5336 moved, 193 gone, all over the
-//! file), durable, 0.15 s of processor time, and the device's time for 5800 reads of 5 KB and 40 MB of writes.
+//! `osmill nodes build` 17 to 23 M nodes/s; `osmill nodes get` of a million ids in the order of ways, text in and out, 0.38 s,
+//! 2.6 M/s; `osmill nodes apply` of a change of 10 000 nodes (4471 new, 5336 moved, 193 gone, all over the
+//! file), durable, 0.15 s on the wall, with 5800 reads of 5 KB and 40 MB of writes.
 //!
 //! ```
 //! use osmill_model::Location;
