@@ -77,6 +77,11 @@
 //! [`NodeStore`] is the other user of the idea: a file that maps the ids of all nodes to locations, follows the
 //! change files of the data, and is asked by id, today and after the next restart.
 //!
+//! With the nodes of amp-500m (47.2 M) on 2 cores of Zen 4: 7.5 bytes a node, 7.6 with what the file holds in reserve;
+//! `osmill nodes build` 17 to 23 M nodes/s; `osmill nodes get` of a million ids in the order of ways, text in and out, 0.40 s of
+//! processor time, 2.5 M/s; `osmill nodes apply` of a change of 10 000 nodes (4471 new, 5336 moved, 193 gone, all over the
+//! file), durable, 0.15 s of processor time, and the device's time for 5800 reads of 5 KB and 40 MB of writes.
+//!
 //! ```
 //! use osmill_model::Location;
 //! use osmill_nodes::{NodeStore, State};

@@ -9,7 +9,7 @@ use crate::block::{Block, RawItem};
 use crate::error::{BlockError, BlockErrorKind};
 use crate::index::IndexRecord;
 use crate::wire::{
-    Field, Fields, WireError, bytes_field_len, write_bytes_field, write_deltas, write_packed_field,
+    Field, Fields, WireError, bytes_field_len, write_deltas, write_field_with, write_packed_field,
     write_varint,
 };
 
@@ -46,7 +46,6 @@ pub struct WayLocationSplicer {
     ways: Vec<(u32, bool)>,
     /// Which block that was.
     serial: Option<u64>,
-    group: Vec<u8>,
     columns: Vec<u8>,
 }
 
@@ -85,30 +84,31 @@ impl WayLocationSplicer {
     ) -> Result<(), BlockError> {
         assert_eq!(self.serial, Some(block.serial()), "the block was read last");
         assert!(block.has_plain_coordinates(), "the block's own units are in use");
-        let WayLocationSplicer {
-            ways, group, columns, ..
-        } = self;
+        let WayLocationSplicer { ways, columns, .. } = self;
         let (mut ways, mut rest) = (ways.iter(), locations);
         block.frame_fields(|bytes| out.extend_from_slice(bytes))?;
         for source in block.groups() {
-            group.clear();
-            let mut fields = Fields::new(source.data());
-            while let Some(field @ Field { number, value, .. }) = fields.try_next_field()? {
-                if number != 3 {
-                    group.extend_from_slice(field.bytes());
-                    continue;
+            // A location takes four to five bytes.
+            let expected = source.data().len() + 5 * rest.len();
+            write_field_with(out, 2, expected, |group| -> Result<(), BlockError> {
+                let mut fields = Fields::new(source.data());
+                while let Some(field @ Field { number, value, .. }) = fields.try_next_field()? {
+                    if number != 3 {
+                        group.extend_from_slice(field.bytes());
+                        continue;
+                    }
+                    let message = value.bytes()?;
+                    let (refs, location_field) = ways.next().copied().unwrap_or_default();
+                    let own;
+                    (own, rest) = rest.split_at(refs as usize);
+                    if location_field {
+                        put_way(&without_locations(message)?, own, columns, group);
+                    } else {
+                        put_way(message, own, columns, group);
+                    }
                 }
-                let message = value.bytes()?;
-                let (refs, location_field) = ways.next().copied().unwrap_or_default();
-                let own;
-                (own, rest) = rest.split_at(refs as usize);
-                if location_field {
-                    put_way(&without_locations(message)?, own, columns, group);
-                } else {
-                    put_way(message, own, columns, group);
-                }
-            }
-            write_bytes_field(out, 2, group);
+                Ok(())
+            })?;
         }
         assert!(rest.is_empty(), "one location for each reference");
         Ok(())
@@ -153,7 +153,7 @@ fn put_way(message: &[u8], locations: &[Option<Location>], columns: &mut Vec<u8>
 mod tests {
     use super::*;
     use crate::build::BlockBuilder;
-    use crate::wire::write_varint_field;
+    use crate::wire::{write_bytes_field, write_varint_field};
     use osmill_model::{Metadata, Tag};
     use proptest::prelude::*;
 

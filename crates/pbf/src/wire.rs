@@ -138,6 +138,25 @@ pub fn write_bytes_field(out: &mut Vec<u8>, field: u32, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
+/// Appends a length-delimited field whose bytes `write` appends. `expected` tells about how many these are: where
+/// their number has as many digits, they need not be moved.
+pub(crate) fn write_field_with<E>(
+    out: &mut Vec<u8>,
+    field: u32,
+    expected: usize,
+    write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
+) -> Result<(), E> {
+    write_varint(out, u64::from(field) << 3 | 2);
+    let length = out.len();
+    write_varint(out, expected as u64);
+    let start = out.len();
+    write(out)?;
+    let mut found = Vec::new();
+    write_varint(&mut found, (out.len() - start) as u64);
+    out.splice(length..start, found);
+    Ok(())
+}
+
 /// Appends a length-delimited field unless it is empty.
 #[inline]
 pub fn write_packed_field(out: &mut Vec<u8>, field: u32, bytes: &[u8]) {
@@ -677,6 +696,24 @@ impl Iterator for Deltas<'_> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_field_is_the_same_whatever_was_expected() {
+        for len in [0, 1, 127, 128, 20_000] {
+            let bytes: Vec<u8> = (0..len).map(|i| i as u8).collect();
+            let mut plain = vec![9];
+            write_bytes_field(&mut plain, 2, &bytes);
+            for expected in [0, 127, 128, 20_000, 3_000_000] {
+                let mut found = vec![9];
+                write_field_with(&mut found, 2, expected, |out| {
+                    out.extend_from_slice(&bytes);
+                    Ok::<(), ()>(())
+                })
+                .unwrap();
+                assert!(found == plain, "{len} bytes, {expected} expected");
+            }
+        }
+    }
 
     #[test]
     fn padded_varints_are_read_and_longer_ones_refused() {

@@ -20,7 +20,7 @@ pub(crate) struct Parts {
 
 impl Parts {
     /// Finds the parts from the index, or in a file that claims to be sorted by bisection: O(log blobs) are
-    /// read. Only a file that does neither is read as a whole.
+    /// begun, and two of them read to the end. Only a file that does neither is read as a whole.
     ///
     /// The claim of the header is taken back in the plan where the index shows that it is wrong.
     pub fn find(job: &Job, input: &Input, plan: &mut Plan) -> Result<Parts> {
@@ -34,18 +34,14 @@ impl Parts {
         }
         let mut reader = Blob::new(input.file().clone());
         let mut first_with = |kinds: KindSet| -> Result<usize> {
-            let (mut low, mut high) = (0, plan.blobs.len());
-            while low < high {
-                let middle = low + (high - low) / 2;
-                reader.begin(plan.blobs[middle]);
-                let found = reader.record().map_err(|fault| reader.locate(fault))?;
-                if found.kinds.intersects(kinds) {
-                    high = middle;
-                } else {
-                    low = middle + 1;
-                }
-            }
-            Ok(low)
+            let begin = first_begun_by(&mut reader, &plan.blobs, kinds)?;
+            // The blob before has to be read as a whole: it may go on with these kinds.
+            let Some(before) = begin.checked_sub(1) else {
+                return Ok(begin);
+            };
+            reader.begin(plan.blobs[before]);
+            let record = reader.record().map_err(|fault| reader.locate(fault))?;
+            Ok(begin - usize::from(record.kinds.intersects(kinds)))
         };
         let others = first_with(KindSet::WAYS | KindSet::RELATIONS)?;
         let relations = first_with(Kind::Relation.into())?;
@@ -83,4 +79,20 @@ impl Parts {
             boundary: None,
         }
     }
+}
+
+/// The first blob of a sorted file that begins with one of these kinds, behind which no others come.
+fn first_begun_by(reader: &mut Blob, blobs: &[BlobEntry], kinds: KindSet) -> Result<usize> {
+    let (mut low, mut high) = (0, blobs.len());
+    while low < high {
+        let middle = low + (high - low) / 2;
+        reader.begin(blobs[middle]);
+        let first = reader.first_element().map_err(|fault| reader.locate(fault))?;
+        if first.is_some_and(|first| kinds.contains(first.kind)) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    Ok(low)
 }

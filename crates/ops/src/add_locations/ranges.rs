@@ -18,6 +18,8 @@ pub(super) const SCRATCH_BYTES: f64 = 6.0;
 
 /// Blobs that are read to estimate.
 const SAMPLE: usize = 256;
+/// Blobs that are read first; they are enough where memory is, by their account, this many times what is needed.
+const FIRST_SAMPLE: (usize, f64) = (32, 1.5);
 
 /// Bytes of a location in a table, with its share of what its block has in common.
 const LOCATION: f64 = 5.0;
@@ -56,6 +58,13 @@ struct Sample {
     besides: f64,
 }
 
+impl Sample {
+    /// Bytes of memory that it stands for.
+    fn cost(&self) -> f64 {
+        self.table + self.besides
+    }
+}
+
 /// Cuts the ids into ranges each of which fits in the job's memory.
 pub(super) fn cut(job: &Job, input: &Input, parts: &Parts) -> Result<Vec<IdRange>> {
     let memory = for_table(job, parts);
@@ -65,7 +74,12 @@ pub(super) fn cut(job: &Job, input: &Input, parts: &Parts) -> Result<Vec<IdRange
         return Ok(vec![IdRange::ALL]);
     }
     let sorted = parts.boundary.is_some();
-    let samples = samples(input, &parts.nodes, sorted)?;
+    let (few, margin) = FIRST_SAMPLE;
+    let first = samples(input, &parts.nodes, sorted, few)?;
+    if first.iter().map(Sample::cost).sum::<f64>() * margin < memory {
+        return Ok(vec![IdRange::ALL]);
+    }
+    let samples = samples(input, &parts.nodes, sorted, SAMPLE)?;
     let stretches = if sorted {
         sorted_stretches(&samples)
     } else {
@@ -74,8 +88,9 @@ pub(super) fn cut(job: &Job, input: &Input, parts: &Parts) -> Result<Vec<IdRange
     Ok(IdRange::cut_at(&cuts(&stretches, memory)))
 }
 
-fn samples(input: &Input, blobs: &[BlobEntry], sorted: bool) -> Result<Vec<Sample>> {
-    let step = blobs.len().div_ceil(SAMPLE).max(1);
+/// Reads at most `most` of the blobs.
+fn samples(input: &Input, blobs: &[BlobEntry], sorted: bool, most: usize) -> Result<Vec<Sample>> {
+    let step = blobs.len().div_ceil(most).max(1);
     let mut reader = Blob::new(input.file().clone());
     let mut nodes = NodeBatch::default();
     let mut samples = Vec::new();
@@ -163,7 +178,7 @@ fn sorted_stretches(samples: &[Sample]) -> Vec<Stretch> {
         stretches.push(Stretch {
             first,
             span,
-            cost: sample.table + sample.besides,
+            cost: sample.cost(),
         });
     }
     stretches
@@ -173,7 +188,7 @@ fn scattered_stretches(samples: Vec<Sample>) -> Vec<Stretch> {
     let mut ids: Vec<(i64, f64)> = samples
         .into_iter()
         .flat_map(|sample| {
-            let cost = (sample.table + sample.besides) / sample.ids.len() as f64;
+            let cost = sample.cost() / sample.ids.len() as f64;
             sample.ids.into_iter().map(move |id| (id, cost))
         })
         .collect();
