@@ -120,12 +120,6 @@ pub fn add_locations(
 ) -> Result<Report> {
     let input = job.open_all(inputs)?;
     let mut plan = input.plan(job.options().threads)?;
-    if plan.header.has_history() {
-        return Err(Error::Usage(format!(
-            "{}: a file with history has many locations for a node; take a snapshot of one time first",
-            input.path().display()
-        )));
-    }
     let parts = Parts::find(job, &input, &mut plan)?;
     let sorted = parts.boundary.is_some();
     if !sorted {
