@@ -48,13 +48,12 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use osmill_engine::{
-    Blob, BlobEntry, Counts, Error, Fault, Input, Job, KernelResult, Malformed, OutputOptions, Plan, Result,
-    Sink, TaskOutput, output_header,
+    Blob, BlobEntry, Counts, Error, Fault, IdSet, Input, Job, KernelResult, Malformed, OutputOptions, Plan,
+    Result, Sink, TaskOutput, output_header,
 };
 use osmill_model::{Kind, KindSet, Location, id_order};
 use osmill_nodes::{
-    Filler, IdRange, LocationStreams, LocationTable, NodeBatch, NodeSnapshot, NodeStore, ReferenceCollector,
-    free_space,
+    Filler, IdRange, LocationStreams, LocationTable, NodeBatch, NodeIds, NodeSnapshot, NodeStore, free_space,
 };
 use osmill_pbf::{
     Block, DensePicker, Element, IndexRecord, Item, LOCATIONS_ON_WAYS, RawItem, SORTED, WayLocationSplicer,
@@ -121,12 +120,6 @@ pub fn add_locations(
 ) -> Result<Report> {
     let input = job.open_all(inputs)?;
     let mut plan = input.plan(job.options().threads)?;
-    if plan.header.has_history() {
-        return Err(Error::Usage(format!(
-            "{}: a file with history has many locations for a node; take a snapshot of one time first",
-            input.path().display()
-        )));
-    }
     let parts = Parts::find(job, &input, &mut plan)?;
     let sorted = parts.boundary.is_some();
     if !sorted {
@@ -392,7 +385,7 @@ impl<'a> Work<'a> {
 
     /// Makes the table of a range of a file that is not sorted.
     fn fill_scattered(&self, number: usize) -> Result<LocationTable> {
-        let (range, wanted) = (self.ranges[number], ReferenceCollector::new());
+        let (range, wanted) = (self.ranges[number], IdSet::new());
         self.job
             .pass("references", self.input.file(), &self.parts.ways)
             .scan(Vec::new, |refs, blob| {
@@ -402,7 +395,7 @@ impl<'a> Work<'a> {
                 wanted.insert_all(refs);
                 Ok(())
             })?;
-        let filler = Filler::scattered(wanted.freeze(self.job.options().threads)?);
+        let filler = Filler::scattered(NodeIds::freeze(wanted, self.job.options().threads)?);
         let states = self
             .job
             .pass("nodes", self.input.file(), &self.parts.nodes)

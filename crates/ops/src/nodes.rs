@@ -81,12 +81,6 @@ pub fn build(job: &Job, input: &Path, store: &Path, overwrite: bool) -> Result<B
     let mut building = Building::begin(job, store, overwrite)?;
     let input = job.open(input)?;
     let mut plan = input.plan(job.options().threads)?;
-    if plan.header.has_history() {
-        return Err(Error::Usage(format!(
-            "{}: a file with history has many locations for a node; take a snapshot of one time first",
-            input.path().display()
-        )));
-    }
     let parts = Parts::find(job, &input, &mut plan)?;
     let windows = parts.nodes.chunks(WINDOW);
     if parts.boundary.is_some() {

@@ -9,7 +9,8 @@ use crate::block::{Block, RawItem};
 use crate::error::{BlockError, BlockErrorKind};
 use crate::index::IndexRecord;
 use crate::wire::{
-    Fields, WireError, bytes_field_len, write_deltas, write_field_with, write_packed_field, write_varint,
+    Field, Fields, WireError, bytes_field_len, write_deltas, write_field_with, write_packed_field,
+    write_varint,
 };
 
 impl Block {
@@ -91,13 +92,9 @@ impl WayLocationSplicer {
             let expected = source.data().len() + 5 * rest.len();
             write_field_with(out, 2, expected, |group| -> Result<(), BlockError> {
                 let mut fields = Fields::new(source.data());
-                loop {
-                    let from_here = fields.rest();
-                    let Some((number, value)) = fields.try_next()? else {
-                        return Ok(());
-                    };
+                while let Some(field @ Field { number, value, .. }) = fields.try_next_field()? {
                     if number != 3 {
-                        group.extend_from_slice(&from_here[..from_here.len() - fields.rest().len()]);
+                        group.extend_from_slice(field.bytes());
                         continue;
                     }
                     let message = value.bytes()?;
@@ -110,6 +107,7 @@ impl WayLocationSplicer {
                         put_way(message, own, columns, group);
                     }
                 }
+                Ok(())
             })?;
         }
         assert!(rest.is_empty(), "one location for each reference");
@@ -121,15 +119,12 @@ impl WayLocationSplicer {
 fn without_locations(message: &[u8]) -> Result<Vec<u8>, WireError> {
     let mut kept = Vec::with_capacity(message.len());
     let mut fields = Fields::new(message);
-    loop {
-        let from_here = fields.rest();
-        let Some((number, _)) = fields.try_next()? else {
-            return Ok(kept);
-        };
+    while let Some(field @ Field { number, .. }) = fields.try_next_field()? {
         if number != 9 && number != 10 {
-            kept.extend_from_slice(&from_here[..from_here.len() - fields.rest().len()]);
+            kept.extend_from_slice(field.bytes());
         }
     }
+    Ok(kept)
 }
 
 /// Appends a way as a field of its group. `columns` is for its columns of coordinates.

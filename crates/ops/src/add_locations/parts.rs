@@ -1,6 +1,6 @@
 //! Which blobs hold nodes, and which hold the rest.
 
-use osmill_engine::{Blob, BlobEntry, Input, Job, Plan, Result};
+use osmill_engine::{Blob, BlobEntry, Error, Input, Job, Plan, Result};
 use osmill_model::{Kind, KindSet};
 use osmill_pbf::SORTED;
 
@@ -23,7 +23,17 @@ impl Parts {
     /// begun, and two of them read to the end. Only a file that does neither is read as a whole.
     ///
     /// The claim of the header is taken back in the plan where the index shows that it is wrong.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Usage`] for a file with history, and those of reading.
     pub fn find(job: &Job, input: &Input, plan: &mut Plan) -> Result<Parts> {
+        if plan.header.has_history() {
+            return Err(Error::Usage(format!(
+                "{}: a file with history has many locations for a node; take a snapshot of one time first",
+                input.path().display()
+            )));
+        }
         if plan.is_sorted().is_none() && !plan.header.claims_sorted() {
             job.complete(input.file(), plan)?;
         }
