@@ -140,18 +140,16 @@ pub(crate) fn write_fates(
     fates: &[Fate],
     picker: &mut DensePicker,
 ) -> KernelResult {
-    let Some(last) = fates.iter().rposition(|fate| *fate != Fate::Drop) else {
-        return Ok(());
-    };
     if fates.iter().all(|fate| *fate == Fate::Keep) {
         return out.copy(blob);
     }
+    let numbered = (0u32..).zip(fates);
+    let wanted = numbered.filter(|(_, fate)| **fate != Fate::Drop);
     for_each_picked(
         blob.decoded(),
         picker,
-        last + 1,
-        |at| fates[at] != Fate::Drop,
-        |at, element| match fates[at] {
+        wanted.map(|(at, _)| at),
+        |at, element| match fates[at as usize] {
             Fate::Keep => out.keep(&element),
             Fate::Bare => out.keep(&element.without_tags()),
             Fate::Drop => Ok(()),
@@ -159,56 +157,42 @@ pub(crate) fn write_fates(
     )
 }
 
-/// Calls `visit` with the number and the view of each of the first `end` elements of a block that `wants` picks
-/// by its number. The others cost little.
+/// Calls `visit` with the number and the view of each `wanted` element of a block. Numbers ascend. The other elements
+/// cost little.
 pub(crate) fn for_each_picked<'b>(
     block: &'b Block,
     picker: &mut DensePicker,
-    end: usize,
-    wants: impl Fn(usize) -> bool,
-    mut visit: impl FnMut(usize, Element<'b>) -> KernelResult,
+    wanted: impl Iterator<Item = u32>,
+    mut visit: impl FnMut(u32, Element<'b>) -> KernelResult,
 ) -> KernelResult {
-    let mut at = 0;
+    let mut wanted = wanted.peekable();
+    let mut at = 0u32;
     for group in block.groups() {
         let mut items = group.items();
-        while at < end {
+        while wanted.peek().is_some() {
             let Some((item, message)) = items.try_next_raw()? else {
                 break;
             };
-            if item != RawItem::Dense && !wants(at) {
+            if item != RawItem::Dense && wanted.next_if_eq(&at).is_none() {
                 at += 1;
                 continue;
             }
-            match items.parse(item, message)? {
+            let element = match items.parse(item, message)? {
                 Item::Dense(dense) => {
-                    let (first, count) = (at, dense.len());
-                    at += count;
-                    if !(first..at.min(end)).any(&wants) {
-                        continue;
-                    }
-                    let mut wanted = (first..at).filter(|at| wants(*at));
-                    picker.pick(
-                        &dense,
-                        |place| first + place < end && wants(first + place),
-                        |node| match wanted.next() {
-                            Some(at) => visit(at, Element::Node(node)),
-                            None => Ok(()),
-                        },
-                    )?;
+                    let first = at;
+                    at += dense.len() as u32;
+                    let own = std::iter::from_fn(|| wanted.next_if(|next| *next < at));
+                    picker.pick(&dense, own.map(|at| at - first), |number, node| {
+                        visit(first + number, Element::Node(node))
+                    })?;
+                    continue;
                 }
-                Item::Node(node) => {
-                    visit(at, Element::Node(node))?;
-                    at += 1;
-                }
-                Item::Way(way) => {
-                    visit(at, Element::Way(way))?;
-                    at += 1;
-                }
-                Item::Relation(relation) => {
-                    visit(at, Element::Relation(relation))?;
-                    at += 1;
-                }
-            }
+                Item::Node(node) => Element::Node(node),
+                Item::Way(way) => Element::Way(way),
+                Item::Relation(relation) => Element::Relation(relation),
+            };
+            visit(at, element)?;
+            at += 1;
         }
     }
     Ok(())

@@ -174,6 +174,8 @@ impl Work<'_> {
         struct State {
             inside: Gather,
             columns: NodeColumns,
+            /// Places of nodes that may be inside.
+            near: Vec<u32>,
             parts: Parts,
         }
         // What is known of a blob by its box: regions that hold all of it, and whether others hold a part.
@@ -198,6 +200,7 @@ impl Work<'_> {
                 let State {
                     inside,
                     columns,
+                    near,
                     parts,
                 } = state;
                 let Some(bbox) = blob.record()?.bbox else {
@@ -206,12 +209,19 @@ impl Work<'_> {
                 let (whole, partly) = coverage(bbox);
                 columns.read(blob.block()?)?;
                 parts.begin();
-                for (&id, location) in columns.ids.iter().zip(&columns.locations) {
+                near.clear();
+                match whole.is_empty() {
+                    true => self.regions.find_near(&columns.locations, near),
+                    false => near.extend(0..columns.ids.len() as u32),
+                }
+                for &place in near.iter() {
+                    let id = columns.ids[place as usize];
+                    parts.turn_to(place);
                     let mut found = |region| {
                         inside.add(region, id);
                         parts.add(region);
                     };
-                    match *location {
+                    match columns.locations[place as usize] {
                         Some(location) if partly => {
                             self.regions.for_each_containing(location, found);
                         }
@@ -220,8 +230,8 @@ impl Work<'_> {
                         }
                         _ => {}
                     }
-                    parts.next();
                 }
+                parts.turn_to(columns.ids.len() as u32);
                 inside.charge(&budget)?;
                 parts.lend(columns);
                 put(parts, blob, outs, held)
