@@ -181,7 +181,10 @@ fn compare_all(path: &Path) {
         .arg(path)
         .arg(format!("-o={}", o5m.display()))
         .output();
-    if !made.is_ok_and(|output| output.status.success()) {
+    // Of what it cannot read it makes an empty file, and calls that success.
+    let is_made = std::fs::metadata(&o5m).is_ok_and(|data| data.len() > 0);
+    if !is_made || !made.is_ok_and(|output| output.status.success()) {
+        eprintln!("osmconvert cannot make o5m of {}", path.display());
         return;
     }
     // The other program invents users where an o5m file has metadata without any.

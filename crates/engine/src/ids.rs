@@ -69,6 +69,11 @@ impl IdSet {
     pub fn bytes(&self) -> u64 {
         self.positive.bytes() + self.rest.bytes()
     }
+
+    /// 0 and the negative ids by absolute value, and the positive ones.
+    pub fn into_halves(self) -> (BitmapCollector, BitmapCollector) {
+        (self.rest, self.positive)
+    }
 }
 
 /// A set of elements: an [`IdSet`] for each kind.

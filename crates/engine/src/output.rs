@@ -317,20 +317,13 @@ impl Sink {
         if bytes.is_empty() {
             return Ok(());
         }
-        let mut merges = Vec::new();
-        let mut state = self.lock();
         let piece = if self.gathers_text {
             Piece::Text(bytes)
         } else {
             Piece::Bytes(bytes)
         };
-        state.push(piece, &mut merges);
-        self.pass_on(
-            state,
-            merges,
-            &mut Tools::new(&self.options),
-            &Counters::default(),
-        )
+        let tools = &mut Tools::new(&self.options);
+        self.pass_on(self.lock(), vec![piece], tools, &Counters::default())
     }
 
     /// Takes a buffer that is not needed any more.
@@ -395,18 +388,16 @@ impl Sink {
             state.early.insert(task, pieces);
             return Ok(());
         }
-        let mut merges = Vec::new();
-        let mut next = Some(pieces);
-        while let Some(pieces) = next {
-            state.next += 1;
-            for piece in pieces {
-                state.push(piece, &mut merges);
-            }
-            let number = state.next;
-            next = state.early.remove(&number);
+        let mut in_order = pieces;
+        state.next += 1;
+        let mut next = state.next;
+        while let Some(mut more) = state.early.remove(&next) {
+            in_order.append(&mut more);
+            next += 1;
         }
+        state.next = next;
         self.placed.notify_all();
-        self.pass_on(state, merges, tools, counters)
+        self.pass_on(state, in_order, tools, counters)
     }
 
     /// Takes a part of what task `task` produces; more of it follows. Waits until all tasks before it were
@@ -432,21 +423,21 @@ impl Sink {
             return Ok(());
         }
         state.counts += counts;
+        self.pass_on(state, pieces, tools, counters)
+    }
+
+    /// Takes the pieces that are next in the file, and writes and encodes what can be.
+    fn pass_on(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        pieces: Vec<Piece>,
+        tools: &mut Tools,
+        counters: &Counters,
+    ) -> Result<()> {
         let mut merges = Vec::new();
         for piece in pieces {
             state.push(piece, &mut merges);
         }
-        self.pass_on(state, merges, tools, counters)
-    }
-
-    /// Writes and encodes what can be.
-    fn pass_on(
-        &self,
-        mut state: MutexGuard<'_, State>,
-        merges: Vec<Merge>,
-        tools: &mut Tools,
-        counters: &Counters,
-    ) -> Result<()> {
         let writes = self.place(&mut state)?;
         drop(state);
         self.write(writes, counters)?;

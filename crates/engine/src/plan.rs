@@ -58,6 +58,30 @@ pub enum Origin {
 }
 
 impl BlobEntry {
+    /// The entry of a frame whose header took `length` bytes. Of the message the first bytes are enough.
+    pub(crate) fn of_frame(
+        number: u64,
+        offset: u64,
+        length: usize,
+        header: &BlobHeader<'_>,
+        message: &[u8],
+    ) -> (FrameKind, Self) {
+        let (kind, index) = classify(header);
+        let (codec, raw_size) = peek(message, header.data_size);
+        let entry = BlobEntry {
+            number,
+            offset,
+            header_size: 4 + length as u32,
+            data_size: header.data_size as u32,
+            codec,
+            raw_size,
+            index,
+            indexed: index.is_some(),
+            origin: Origin::Pbf,
+        };
+        (kind, entry)
+    }
+
     /// Whether the frame stands in the file as it would be written here.
     pub(crate) fn is_ours(&self) -> bool {
         self.indexed && self.header_size as usize <= 4 + MAX_WRITTEN_BLOB_HEADER_SIZE
@@ -100,7 +124,7 @@ pub(crate) fn classify(header: &BlobHeader<'_>) -> (FrameKind, Option<IndexRecor
 }
 
 /// Codec and uncompressed size, from the first bytes of a Blob message of `size` bytes.
-pub(crate) fn peek(prefix: &[u8], size: usize) -> (Option<Codec>, Option<u32>) {
+fn peek(prefix: &[u8], size: usize) -> (Option<Codec>, Option<u32>) {
     match peek_blob(prefix, size) {
         Some((Codec::Raw, _, data)) => (Some(Codec::Raw), u32::try_from(data.len()).ok()),
         Some((codec, raw_size, _)) => (Some(codec), raw_size.and_then(|size| u32::try_from(size).ok())),
@@ -147,20 +171,8 @@ fn read_frame_header(
     if frame_size > left {
         return truncated(left, frame_size);
     }
-    let (kind, index) = classify(&header);
-    let (codec, raw_size) = peek(&buffer.as_slice()[4 + length..], header.data_size);
-    let entry = BlobEntry {
-        number: 0,
-        offset,
-        header_size: 4 + length as u32,
-        data_size: header.data_size as u32,
-        codec,
-        raw_size,
-        index,
-        indexed: index.is_some(),
-        origin: Origin::Pbf,
-    };
-    Ok(Ok(Some((kind, entry))))
+    let message = &buffer.as_slice()[4 + length..];
+    Ok(Ok(Some(BlobEntry::of_frame(0, offset, length, &header, message))))
 }
 
 /// The blobs of a file and what its headers say.

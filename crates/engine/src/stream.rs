@@ -17,7 +17,7 @@ use osmill_text::format::{FormatSpec, Sniffed, Syntax, TextCompression};
 use crate::error::{Error, Malformed, Result};
 use crate::file::read_full;
 use crate::job::Blob;
-use crate::plan::{BlobEntry, FrameKind, Origin, classify, merge_headers, peek};
+use crate::plan::{BlobEntry, FrameKind, Origin, classify, merge_headers};
 
 /// Bytes from somewhere.
 pub(crate) struct Bytes(Box<dyn Read + Send>);
@@ -366,24 +366,12 @@ impl<R: Read> FrameStream<R> {
             Ok(header) => header,
             Err(e) => return Err(refuse(self, &bytes[..(4 + length).min(512)], e)),
         };
-        let (kind, index) = classify(&header);
-        if self.number == 0 && kind != FrameKind::Header {
+        if self.number == 0 && classify(&header).0 != FrameKind::Header {
             return Err(self.malformed(Malformed::NoHeader));
         }
         message.resize(header.data_size, 0);
         self.read(message, 4 + length)?;
-        let (codec, raw_size) = peek(message, header.data_size);
-        let entry = BlobEntry {
-            number: self.number,
-            offset: self.offset,
-            header_size: 4 + length as u32,
-            data_size: header.data_size as u32,
-            codec,
-            raw_size,
-            index,
-            indexed: index.is_some(),
-            origin: Origin::Pbf,
-        };
+        let (kind, entry) = BlobEntry::of_frame(self.number, self.offset, length, &header, message);
         self.number += 1;
         self.offset = entry.end();
         Ok(Some((kind, entry)))

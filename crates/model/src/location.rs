@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::decimal::format_coordinate;
+
 /// Units per degree of a [`Location`]'s coordinates.
 pub const COORDINATE_PRECISION: i32 = 10_000_000;
 
@@ -63,56 +65,12 @@ impl fmt::Display for Location {
     }
 }
 
-/// Appends a coordinate of 10⁻⁷ degrees as a decimal number of degrees, exact and without trailing zeros:
-/// `7.4195`, `-0.0000001`, `12`.
-pub fn format_coordinate(out: &mut Vec<u8>, value: i32) {
-    let mut digits = value.unsigned_abs();
-    if value < 0 {
-        out.push(b'-');
-    }
-    let whole = digits / COORDINATE_PRECISION as u32;
-    digits %= COORDINATE_PRECISION as u32;
-    if whole >= 100 {
-        out.push(b'0' + (whole / 100) as u8);
-    }
-    if whole >= 10 {
-        out.push(b'0' + (whole / 10 % 10) as u8);
-    }
-    out.push(b'0' + (whole % 10) as u8);
-    if digits == 0 {
-        return;
-    }
-    out.push(b'.');
-    let mut unit = COORDINATE_PRECISION as u32 / 10;
-    while digits > 0 {
-        out.push(b'0' + (digits / unit) as u8);
-        digits %= unit;
-        unit /= 10;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     #[test]
-    fn degrees_are_exact() {
-        let cases = [
-            (0, "0"),
-            (74195000, "7.4195"),
-            (-1, "-0.0000001"),
-            (1800000000, "180"),
-            (120000000, "12"),
-            (i32::MIN, "-214.7483648"),
-            (i32::MAX, "214.7483647"),
-            (10, "0.000001"),
-        ];
-        for (value, expected) in cases {
-            let mut out = Vec::new();
-            format_coordinate(&mut out, value);
-            assert_eq!(String::from_utf8(out).unwrap(), expected);
-        }
+    fn shown_in_degrees() {
         assert_eq!(Location::new(74195000, -1).to_string(), "7.4195,-0.0000001");
     }
 
@@ -123,15 +81,5 @@ mod tests {
         assert!(!Location::new(0, i32::MIN).is_valid());
         assert_eq!(Location::from_degrees(f64::NAN, 0.0), None);
         assert_eq!(Location::from_degrees(400.0, 0.0), None);
-    }
-
-    proptest! {
-        #[test]
-        fn text_reads_back(value: i32) {
-            let mut out = Vec::new();
-            format_coordinate(&mut out, value);
-            let degrees: f64 = std::str::from_utf8(&out).unwrap().parse().unwrap();
-            prop_assert_eq!((degrees * 1e7).round() as i64, i64::from(value));
-        }
     }
 }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::decimal::eight_digits;
+
 /// Seconds since 1970-01-01T00:00:00Z. Before 1970 and after 2106 are fine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(
@@ -25,13 +27,15 @@ fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
 fn civil_from_days(days: i64) -> (i64, u32, u32) {
     let days = days + 719_468;
     let era = days.div_euclid(146_097);
-    let day_of_era = days.rem_euclid(146_097);
+    // From here on all values are small, and divisions by constants cheap.
+    let day_of_era = days.rem_euclid(146_097) as u32;
     let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted = (5 * day_of_year + 2) / 153;
-    let day = (day_of_year - (153 * shifted + 2) / 5 + 1) as u32;
-    let month = (if shifted < 10 { shifted + 3 } else { shifted - 9 }) as u32;
-    (era * 400 + year_of_era + i64::from(month <= 2), month, day)
+    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let year = era * 400 + i64::from(year_of_era) + i64::from(month <= 2);
+    (year, month, day)
 }
 
 impl Timestamp {
@@ -39,28 +43,29 @@ impl Timestamp {
     pub fn format_into(self, out: &mut Vec<u8>) {
         let (year, month, day) = civil_from_days(self.0.div_euclid(86_400));
         let second = self.0.rem_euclid(86_400) as u32;
-        if (0..=9999).contains(&year) {
-            push_two(out, (year / 100) as u32);
-            push_two(out, (year % 100) as u32);
+        let mut text = *b"0000-00-00T00:00:00Z";
+        let is_usual = (0..=9999).contains(&year);
+        let four = if is_usual { year as u32 } else { 0 };
+        let date = eight_digits(four * 10_000 + month * 100 + day).to_le_bytes();
+        let minute = second / 60;
+        let time = eight_digits(minute / 60 * 10_000 + minute % 60 * 100 + second % 60).to_le_bytes();
+        text[..4].copy_from_slice(&date[..4]);
+        for (at, pair) in [
+            (5, &date[4..6]),
+            (8, &date[6..]),
+            (11, &time[2..4]),
+            (14, &time[4..6]),
+            (17, &time[6..]),
+        ] {
+            text[at..at + 2].copy_from_slice(pair);
+        }
+        if is_usual {
+            out.extend_from_slice(&text);
         } else {
             out.extend_from_slice(year.to_string().as_bytes());
+            out.extend_from_slice(&text[4..]);
         }
-        for (separator, value) in [
-            (b'-', month),
-            (b'-', day),
-            (b'T', second / 3600),
-            (b':', second / 60 % 60),
-            (b':', second % 60),
-        ] {
-            out.push(separator);
-            push_two(out, value);
-        }
-        out.push(b'Z');
     }
-}
-
-fn push_two(out: &mut Vec<u8>, value: u32) {
-    out.extend_from_slice(&[b'0' + (value / 10 % 10) as u8, b'0' + (value % 10) as u8]);
 }
 
 impl fmt::Display for Timestamp {
@@ -187,6 +192,20 @@ mod tests {
             "2024-01-01T00:00",
         ] {
             assert!(text.parse::<Timestamp>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn years_of_any_length_are_shown() {
+        let day = 86_400;
+        let cases = [
+            (-719_528 * day - 1, "-1-12-31T23:59:59Z"),
+            (-719_528 * day, "0000-01-01T00:00:00Z"),
+            (2_932_897 * day - 1, "9999-12-31T23:59:59Z"),
+            (2_932_897 * day, "10000-01-01T00:00:00Z"),
+        ];
+        for (seconds, text) in cases {
+            assert_eq!(Timestamp(seconds).to_string(), text);
         }
     }
 

@@ -7,8 +7,8 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use osmill_engine::{Input, Job, JobOptions, Result};
-use osmill_nodes::{Filler, IdRange, NodeBatch, ReferenceCollector};
+use osmill_engine::{IdSet, Input, Job, JobOptions, Result};
+use osmill_nodes::{Filler, IdRange, NodeBatch};
 
 fn main() -> Result<()> {
     let Some(path) = std::env::args()
@@ -23,7 +23,7 @@ fn main() -> Result<()> {
     let job = Job::new(JobOptions::default());
     let input = Input::open(&path, false, &std::env::temp_dir())?;
     let plan = input.plan(job.options().threads)?;
-    let wanted = ReferenceCollector::new();
+    let wanted = IdSet::new();
     let start = Instant::now();
     let states = job.pass("references", input.file(), &plan.blobs).scan(
         <(Vec<i64>, Vec<(u64, Vec<i64>)>)>::default,

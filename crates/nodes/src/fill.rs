@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use osmill_engine::{Fault, KernelResult, Malformed, Result};
+use osmill_engine::{Fault, IdSet, KernelResult, Malformed, Result};
 use osmill_model::{ElementId, Kind, Location, id_order};
 use osmill_pbf::{Block, NodeColumns, RawItem};
 use osmill_stree::NOT_FOUND;
 
-use crate::ids::{IdRange, NodeIds, ReferenceCollector};
+use crate::ids::{IdRange, NodeIds};
 use crate::page;
 use crate::table::{LocationTable, Pages};
 
@@ -225,7 +225,7 @@ type Shard = Mutex<Vec<(u32, Location)>>;
 enum State {
     Sorted {
         range: IdRange,
-        wanted: Option<Box<ReferenceCollector>>,
+        wanted: Option<Box<IdSet>>,
         seams: Mutex<Seams>,
         pages: Mutex<Pages>,
     },
@@ -262,11 +262,11 @@ impl Filler {
     }
 
     /// The same for those nodes only that were collected.
-    pub fn selected(wanted: ReferenceCollector) -> Filler {
+    pub fn selected(wanted: IdSet) -> Filler {
         Filler::ascending(IdRange::ALL, Some(Box::new(wanted)))
     }
 
-    fn ascending(range: IdRange, wanted: Option<Box<ReferenceCollector>>) -> Filler {
+    fn ascending(range: IdRange, wanted: Option<Box<IdSet>>) -> Filler {
         Filler {
             state: State::Sorted {
                 range,
@@ -387,7 +387,7 @@ impl Filler {
 
 impl NodeBatch {
     /// Checks the order of the nodes, and makes a run of those that are wanted and have a location.
-    fn select(&mut self, range: &IdRange, wanted: Option<&ReferenceCollector>) -> KernelResult {
+    fn select(&mut self, range: &IdRange, wanted: Option<&IdSet>) -> KernelResult {
         let NodeBatch { columns, run, .. } = self;
         let NodeColumns { ids, locations, .. } = columns;
         run.clear();
@@ -424,8 +424,8 @@ mod tests {
 
     type Nodes = Vec<(i64, Option<Location>)>;
 
-    fn collected(wanted: &[i64]) -> ReferenceCollector {
-        let collector = ReferenceCollector::new();
+    fn collected(wanted: &[i64]) -> IdSet {
+        let collector = IdSet::new();
         collector.insert_all(wanted);
         collector
     }
@@ -493,7 +493,7 @@ mod tests {
                 nodes.iter().filter_map(|(id, at)| Some((id_order(*id), (*at)?))).collect::<BTreeMap<_, _>>()
             };
             let parts = blobs(&nodes);
-            let filler = Filler::scattered(collected(&wanted).freeze(1).unwrap());
+            let filler = Filler::scattered(NodeIds::freeze(collected(&wanted), 1).unwrap());
             for i in arrival(parts.len()) {
                 filler.add(i, &mut batch(&parts[i])).unwrap();
             }

@@ -1,8 +1,8 @@
 //! Which nodes are asked for, and the slot of each.
 
-use osmill_engine::Result;
+use osmill_engine::{IdSet, Result};
 use osmill_model::id_order;
-use osmill_stree::{BitmapCollector, NOT_FOUND, RankBitmap, Search};
+use osmill_stree::{NOT_FOUND, RankBitmap, Search};
 
 use crate::failed;
 
@@ -53,62 +53,6 @@ impl IdRange {
     }
 }
 
-/// Ids in any order, from any number of threads, before they get slots.
-#[derive(Debug, Default)]
-pub struct ReferenceCollector {
-    positive: BitmapCollector,
-    rest: BitmapCollector,
-}
-
-impl ReferenceCollector {
-    /// An empty set.
-    pub fn new() -> Self {
-        ReferenceCollector::default()
-    }
-
-    /// Adds ids. Any `i64` will do.
-    pub fn insert_all(&self, ids: &[i64]) {
-        let mut block = [0u64; 64];
-        for chunk in ids.chunks(block.len()) {
-            if chunk.iter().all(|id| *id > 0) {
-                for (place, id) in block.iter_mut().zip(chunk) {
-                    *place = *id as u64;
-                }
-                self.positive.insert_all(&block[..chunk.len()]);
-            } else {
-                for &id in chunk {
-                    let half = if id > 0 { &self.positive } else { &self.rest };
-                    half.insert(id.unsigned_abs());
-                }
-            }
-        }
-    }
-
-    /// Whether an id was added.
-    pub fn contains(&self, id: i64) -> bool {
-        let half = if id > 0 { &self.positive } else { &self.rest };
-        half.contains(id.unsigned_abs())
-    }
-
-    /// Number of ids. O(memory).
-    pub fn count(&self) -> u64 {
-        self.positive.count() + self.rest.count()
-    }
-
-    /// Bytes taken.
-    pub fn bytes(&self) -> u64 {
-        self.positive.bytes() + self.rest.bytes()
-    }
-
-    /// The ids with their slots. O(memory); for a moment both forms are there.
-    pub fn freeze(self, threads: usize) -> Result<NodeIds> {
-        Ok(NodeIds::new(
-            self.rest.freeze_with(1).map_err(failed)?,
-            self.positive.freeze_with(threads).map_err(failed)?,
-        ))
-    }
-}
-
 /// A set of node ids, each of which has a slot: its position in the order of sorted files.
 #[derive(Debug)]
 pub struct NodeIds {
@@ -123,12 +67,15 @@ pub struct NodeIds {
 const BATCH: usize = 1024;
 
 impl NodeIds {
-    fn new(rest: RankBitmap<'static>, positive: RankBitmap<'static>) -> Self {
-        NodeIds {
+    /// Gives the ids of a set their slots. O(memory); for a moment both forms are there.
+    pub fn freeze(set: IdSet, threads: usize) -> Result<Self> {
+        let (rest, positive) = set.into_halves();
+        let rest = rest.freeze_with(1).map_err(failed)?;
+        Ok(NodeIds {
             rest_len: rest.len(),
             rest,
-            positive,
-        }
+            positive: positive.freeze_with(threads).map_err(failed)?,
+        })
     }
 
     /// Bytes taken by the bitmaps.
@@ -217,9 +164,9 @@ mod tests {
         fn slots_are_positions_in_id_order(mut ids in proptest::collection::vec(
             prop_oneof![-20i64..20, any::<i64>()], 0..200,
         )) {
-            let collector = ReferenceCollector::new();
-            collector.insert_all(&ids);
-            let set = collector.freeze(2).unwrap();
+            let wanted = IdSet::new();
+            wanted.insert_all(&ids);
+            let set = NodeIds::freeze(wanted, 2).unwrap();
             ids.sort_by_key(|id| id_order(*id));
             ids.dedup();
             prop_assert_eq!(set.len(), ids.len() as u64);

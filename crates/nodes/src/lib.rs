@@ -35,7 +35,7 @@
 //!
 //! * [`Filler::sorted`]: all nodes of a range of ids. Blobs may come in any order, but what they hold has to be ascending
 //!   in their order. Nothing is kept but the pages.
-//! * [`Filler::selected`]: the same for those nodes only that a [`ReferenceCollector`] has.
+//! * [`Filler::selected`]: the same for those nodes only that an [`IdSet`](osmill_engine::IdSet) has.
 //! * [`Filler::scattered`]: nodes in any order at all, for 12 bytes a node while it is filled; which ones are wanted
 //!   has to be known.
 //!
@@ -102,8 +102,8 @@
 //! # Example: the ways of a file
 //!
 //! ```
-//! use osmill_engine::{Input, Job, JobOptions};
-//! use osmill_nodes::{Filler, LocationTable, NodeBatch, ReferenceCollector};
+//! use osmill_engine::{IdSet, Input, Job, JobOptions};
+//! use osmill_nodes::{Filler, LocationTable, NodeBatch};
 //! # use osmill_model::{Location, Metadata};
 //! # use osmill_pbf::{BlobType, BlockBuilder, Compressor, FileHeader, write_frame};
 //! # let folder = tempfile::tempdir().unwrap();
@@ -122,7 +122,7 @@
 //! let input = Input::open(&path, false, &std::env::temp_dir())?;
 //! let plan = input.plan(1)?;
 //!
-//! let wanted = ReferenceCollector::new();
+//! let wanted = IdSet::new();
 //! job.pass("references", input.file(), &plan.blobs).scan(Vec::new, |refs, blob| {
 //!     refs.clear();
 //!     blob.block()?.way_refs_into(refs)?;
@@ -156,7 +156,7 @@ mod streams;
 mod table;
 
 pub use fill::{Filler, NodeBatch};
-pub use ids::{IdRange, NodeIds, ReferenceCollector};
+pub use ids::{IdRange, NodeIds};
 pub use store::{NodeSnapshot, NodeStore, State};
 pub use streams::{LocationStreams, Stream, free_space};
 pub use table::LocationTable;

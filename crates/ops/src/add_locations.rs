@@ -34,13 +34,12 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use osmill_engine::{
-    Blob, BlobEntry, Counts, Error, Fault, Input, Job, KernelResult, Malformed, OutputOptions, Plan, Result,
-    Sink, TaskOutput, output_header,
+    Blob, BlobEntry, Counts, Error, Fault, IdSet, Input, Job, KernelResult, Malformed, OutputOptions, Plan,
+    Result, Sink, TaskOutput, output_header,
 };
 use osmill_model::{Kind, KindSet, Location, id_order};
 use osmill_nodes::{
-    Filler, IdRange, LocationStreams, LocationTable, NodeBatch, NodeSnapshot, NodeStore, ReferenceCollector,
-    free_space,
+    Filler, IdRange, LocationStreams, LocationTable, NodeBatch, NodeIds, NodeSnapshot, NodeStore, free_space,
 };
 use osmill_pbf::{
     Block, DensePicker, Element, IndexRecord, Item, LOCATIONS_ON_WAYS, RawItem, SORTED, WayLocationSplicer,
@@ -378,7 +377,7 @@ impl<'a> Work<'a> {
 
     /// Makes the table of a range of a file that is not sorted.
     fn fill_scattered(&self, number: usize) -> Result<LocationTable> {
-        let (range, wanted) = (self.ranges[number], ReferenceCollector::new());
+        let (range, wanted) = (self.ranges[number], IdSet::new());
         self.job
             .pass("references", self.input.file(), &self.parts.ways)
             .scan(Vec::new, |refs, blob| {
@@ -388,7 +387,7 @@ impl<'a> Work<'a> {
                 wanted.insert_all(refs);
                 Ok(())
             })?;
-        let filler = Filler::scattered(wanted.freeze(self.job.options().threads)?);
+        let filler = Filler::scattered(NodeIds::freeze(wanted, self.job.options().threads)?);
         let states = self
             .job
             .pass("nodes", self.input.file(), &self.parts.nodes)

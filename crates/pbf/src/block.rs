@@ -13,7 +13,7 @@ use osmill_model::{Location, Timestamp};
 use crate::dense::DenseNodes;
 use crate::element::{Element, Node, RawMetadata, Relation, Tags, Way};
 use crate::error::{BlockError, BlockErrorKind};
-use crate::wire::{Deltas, Fields, Value, Varints, WireError, zigzag_decode};
+use crate::wire::{Deltas, Field, Fields, Value, Varints, WireError, zigzag_decode};
 
 /// Nanodegrees in a unit of [`Location`].
 const NANODEGREES: i64 = 100;
@@ -266,15 +266,12 @@ impl Block {
     /// not a group, in their order: what a block with other groups but the same strings has to begin with.
     pub(crate) fn frame_fields(&self, mut visit: impl FnMut(&[u8])) -> Result<(), WireError> {
         let mut fields = Fields::new(&self.data);
-        loop {
-            let from_here = fields.rest();
-            let Some((number, _)) = fields.try_next()? else {
-                return Ok(());
-            };
+        while let Some(field @ Field { number, .. }) = fields.try_next_field()? {
             if number != 2 {
-                visit(&from_here[..from_here.len() - fields.rest().len()]);
+                visit(field.bytes());
             }
         }
+        Ok(())
     }
 }
 
@@ -365,13 +362,9 @@ impl<'a> Items<'a> {
         let mut fields = Fields::new(message);
         if item == RawItem::Dense {
             let mut column = Varints::default();
-            loop {
-                let from_here = fields.rest();
-                let Some((number, value)) = fields.try_next()? else {
-                    break;
-                };
+            while let Some(field @ Field { number, .. }) = fields.try_next_field()? {
                 if number == 1 {
-                    column.push(number, value, from_here)?;
+                    column.push(field)?;
                 }
             }
             return Ok(column.decode_deltas_into(ids)?);
@@ -418,14 +411,10 @@ impl<'a> Items<'a> {
     pub fn parse_refs(&self, message: &'a [u8]) -> Result<(i64, Deltas<'a>), BlockError> {
         let (mut id, mut refs) = (None, Varints::default());
         let mut fields = Fields::new(message);
-        loop {
-            let from_here = fields.rest();
-            let Some((number, value)) = fields.try_next()? else {
-                break;
-            };
+        while let Some(field @ Field { number, value, .. }) = fields.try_next_field()? {
             match number {
                 1 => id = Some(value.varint()? as i64),
-                8 => refs.push(number, value, from_here)?,
+                8 => refs.push(field)?,
                 _ => {}
             }
         }

@@ -5,7 +5,7 @@ use osmill_model::{ElementId, Kind, Location};
 use crate::block::{Block, Item};
 use crate::element::{MetadataSource, Node, RawMetadata, RawTags};
 use crate::error::{BlockError, BlockErrorKind};
-use crate::wire::{Deltas, Fields, Varints, WireError};
+use crate::wire::{Deltas, Field, Fields, Varints, WireError};
 
 /// The DenseNodes message of a group: a cursor over its nodes, and its columns.
 #[derive(Debug, Clone)]
@@ -41,13 +41,9 @@ impl<'a> DenseInfo<'a> {
     fn parse(message: &'a [u8], count: usize) -> Result<Self, BlockError> {
         let mut columns = [Varints::default(); 6];
         let mut fields = Fields::new(message);
-        loop {
-            let from_here = fields.rest();
-            let Some((number, value)) = fields.try_next()? else {
-                break;
-            };
+        while let Some(field @ Field { number, .. }) = fields.try_next_field()? {
             if let Some(column) = columns.get_mut((number as usize).wrapping_sub(1)) {
-                column.push(number, value, from_here)?;
+                column.push(field)?;
             }
         }
         const NAMES: [&str; 6] = ["version", "timestamp", "changeset", "uid", "user_sid", "visible"];
@@ -125,17 +121,13 @@ impl<'a> DenseNodes<'a> {
         let (mut ids, mut lats, mut lons) = (Varints::default(), Varints::default(), Varints::default());
         let (mut tags, mut info) = (Varints::default(), None);
         let mut fields = Fields::new(message);
-        loop {
-            let from_here = fields.rest();
-            let Some((number, value)) = fields.try_next()? else {
-                break;
-            };
+        while let Some(field @ Field { number, value, .. }) = fields.try_next_field()? {
             match number {
-                1 => ids.push(number, value, from_here)?,
+                1 => ids.push(field)?,
                 5 => info = Some(value.bytes()?),
-                8 => lats.push(number, value, from_here)?,
-                9 => lons.push(number, value, from_here)?,
-                10 => tags.push(number, value, from_here)?,
+                8 => lats.push(field)?,
+                9 => lons.push(field)?,
+                10 => tags.push(field)?,
                 _ => {}
             }
         }

@@ -4,7 +4,7 @@ use osmill_model::{ElementId, Kind, Location, Member, Metadata, Tag, Timestamp};
 
 use crate::block::{Block, RawItem, Scale};
 use crate::error::{BlockError, BlockErrorKind};
-use crate::wire::{Deltas, Fields, Value, Varints, WireError, read_varint, zigzag_decode};
+use crate::wire::{Deltas, Field, Fields, Value, Varints, WireError, read_varint, zigzag_decode};
 
 /// A node, way or relation.
 // See [`Item`].
@@ -217,15 +217,11 @@ impl<'a> Node<'a> {
         let (mut id, mut lat, mut lon, mut info) = (None, None, None, None);
         let mut tags = (Varints::default(), Varints::default());
         let mut fields = Fields::new(message);
-        loop {
-            let from_here = fields.rest();
-            let Some((number, value)) = fields.try_next()? else {
-                break;
-            };
+        while let Some(field @ Field { number, value, .. }) = fields.try_next_field()? {
             match number {
                 1 => id = Some(zigzag_decode(value.varint()?)),
-                2 => tags.0.push(number, value, from_here)?,
-                3 => tags.1.push(number, value, from_here)?,
+                2 => tags.0.push(field)?,
+                3 => tags.1.push(field)?,
                 4 => info = Some(value.bytes()?),
                 8 => lat = Some(zigzag_decode(value.varint()?)),
                 9 => lon = Some(zigzag_decode(value.varint()?)),
@@ -307,19 +303,15 @@ fn parse_message(message: &[u8]) -> Result<MessageParts<'_>, BlockError> {
     let (mut keys, mut values) = (Varints::default(), Varints::default());
     let mut columns = [Varints::default(); 3];
     let mut fields = Fields::new(message);
-    loop {
-        let from_here = fields.rest();
-        let Some((number, value)) = fields.try_next()? else {
-            break;
-        };
+    while let Some(field @ Field { number, value, .. }) = fields.try_next_field()? {
         match number {
             1 => id = Some(value.varint()? as i64),
-            2 => keys.push(number, value, from_here)?,
-            3 => values.push(number, value, from_here)?,
+            2 => keys.push(field)?,
+            3 => values.push(field)?,
             4 => info = Some(value.bytes()?),
-            8 => columns[0].push(number, value, from_here)?,
-            9 => columns[1].push(number, value, from_here)?,
-            10 => columns[2].push(number, value, from_here)?,
+            8 => columns[0].push(field)?,
+            9 => columns[1].push(field)?,
+            10 => columns[2].push(field)?,
             _ => {}
         }
     }
@@ -650,16 +642,12 @@ impl<'a> Tags<'a> {
         };
         let (mut id, mut keys, mut values) = (0, Varints::default(), Varints::default());
         let mut fields = Fields::new(message);
-        loop {
-            let from_here = fields.rest();
-            let Some((number, value)) = fields.try_next()? else {
-                break;
-            };
+        while let Some(field @ Field { number, value, .. }) = fields.try_next_field()? {
             match number {
                 1 if item == RawItem::Node => id = zigzag_decode(value.varint()?),
                 1 => id = value.varint()? as i64,
-                2 => keys.push(number, value, from_here)?,
-                3 => values.push(number, value, from_here)?,
+                2 => keys.push(field)?,
+                3 => values.push(field)?,
                 _ => {}
             }
         }

@@ -4,7 +4,7 @@ use osmill_model::Timestamp;
 
 use crate::error::HeaderError;
 use crate::wire::{
-    Fields, Value, write_bytes_field, write_sint, write_varint, write_varint_field, zigzag_decode,
+    Field, Fields, Value, write_bytes_field, write_sint, write_varint, write_varint_field, zigzag_decode,
 };
 
 /// Feature flags that this library understands when a file requires them.
@@ -85,11 +85,7 @@ impl FileHeader {
         let text =
             |value: Value<'_>| Ok::<_, HeaderError>(String::from_utf8_lossy(value.bytes()?).into_owned());
         let mut fields = Fields::new(message);
-        loop {
-            let from_here = fields.rest();
-            let Some((number, value)) = fields.try_next()? else {
-                break;
-            };
+        while let Some(field @ Field { number, value, .. }) = fields.try_next_field()? {
             match number {
                 1 => header.bbox = Some(parse_box(value.bytes()?)?),
                 4 => header.required_features.push(text(value)?),
@@ -99,9 +95,7 @@ impl FileHeader {
                 32 => header.replication_timestamp = Some(Timestamp(value.varint()? as i64)),
                 33 => header.replication_sequence = Some(value.varint()? as i64),
                 34 => header.replication_base_url = Some(text(value)?),
-                _ => header
-                    .unknown
-                    .extend_from_slice(&from_here[..from_here.len() - fields.rest().len()]),
+                _ => header.unknown.extend_from_slice(field.bytes()),
             }
         }
         match header

@@ -26,7 +26,7 @@ use crate::block::{Block, RawItem};
 use crate::dense::DenseNodes;
 use crate::element::{MetadataSource, Node};
 use crate::error::{BlockError, BlockErrorKind};
-use crate::wire::{Fields, Value, Varints, WireError, count_varints, zigzag_decode};
+use crate::wire::{Field, Fields, Value, Varints, WireError, count_varints, zigzag_decode};
 
 /// Bytes of an encoded record.
 pub const INDEX_RECORD_SIZE: usize = 64;
@@ -261,13 +261,9 @@ impl<'a> Walked<'a> {
         let (mut refs, mut location_field) = (Varints::default(), false);
         let counted = if kind == Kind::Way { 8 } else { 9 };
         let mut fields = Fields::new(message);
-        loop {
-            let from_here = fields.rest();
-            let Some((number, value)) = fields.try_next()? else {
-                break;
-            };
+        while let Some(field @ Field { number, value, .. }) = fields.try_next_field()? {
             if REFS && number == 8 {
-                refs.push(number, value, from_here)?;
+                refs.push(field)?;
             }
             if let (2 | 3 | 8 | 9 | 10, Value::Bytes([.., 0x80..=0xff])) = (number, value) {
                 // The last varint of a column is cut off.

@@ -9,7 +9,7 @@ use crate::block::{Block, RawItem};
 use crate::error::{BlockError, BlockErrorKind};
 use crate::index::IndexRecord;
 use crate::wire::{
-    Fields, Varints, WireError, bytes_field_len, write_bytes_field, write_deltas, write_packed_field,
+    Field, Fields, WireError, bytes_field_len, write_bytes_field, write_deltas, write_packed_field,
     write_varint,
 };
 
@@ -22,21 +22,8 @@ impl Block {
                 if item != RawItem::Way {
                     continue;
                 }
-                let (mut id, mut own) = (None, Varints::default());
-                let mut fields = Fields::new(message);
-                loop {
-                    let from_here = fields.rest();
-                    let Some((number, value)) = fields.try_next()? else {
-                        break;
-                    };
-                    match number {
-                        1 => id = Some(value.varint()? as i64),
-                        8 => own.push(number, value, from_here)?,
-                        _ => {}
-                    }
-                }
-                let id = id.ok_or(BlockErrorKind::NoId)?;
-                own.decode_deltas_into(refs).map_err(|e| of_way(e, id))?;
+                let (id, own) = items.parse_refs(message)?;
+                own.column().decode_deltas_into(refs).map_err(|e| of_way(e, id))?;
             }
         }
         Ok(())
@@ -106,13 +93,9 @@ impl WayLocationSplicer {
         for source in block.groups() {
             group.clear();
             let mut fields = Fields::new(source.data());
-            loop {
-                let from_here = fields.rest();
-                let Some((number, value)) = fields.try_next()? else {
-                    break;
-                };
+            while let Some(field @ Field { number, value, .. }) = fields.try_next_field()? {
                 if number != 3 {
-                    group.extend_from_slice(&from_here[..from_here.len() - fields.rest().len()]);
+                    group.extend_from_slice(field.bytes());
                     continue;
                 }
                 let message = value.bytes()?;
@@ -136,15 +119,12 @@ impl WayLocationSplicer {
 fn without_locations(message: &[u8]) -> Result<Vec<u8>, WireError> {
     let mut kept = Vec::with_capacity(message.len());
     let mut fields = Fields::new(message);
-    loop {
-        let from_here = fields.rest();
-        let Some((number, _)) = fields.try_next()? else {
-            return Ok(kept);
-        };
+    while let Some(field @ Field { number, .. }) = fields.try_next_field()? {
         if number != 9 && number != 10 {
-            kept.extend_from_slice(&from_here[..from_here.len() - fields.rest().len()]);
+            kept.extend_from_slice(field.bytes());
         }
     }
+    Ok(kept)
 }
 
 /// Appends a way as a field of its group. `columns` is for its columns of coordinates.

@@ -11,7 +11,7 @@ use crate::dense::DenseNodes;
 use crate::element::Element;
 use crate::error::BlockError;
 use crate::wire::{
-    Fields, Value, WireError, write_bytes_field, write_packed_field, write_sint, write_varint,
+    Field, Fields, Value, WireError, write_bytes_field, write_packed_field, write_sint, write_varint,
     write_varint_field, zigzag_encode,
 };
 
@@ -340,15 +340,12 @@ fn copy_fields<'a>(
     mut change: impl FnMut(u32, Value<'a>, &mut Vec<u8>) -> Result<bool, WireError>,
 ) -> Result<(), WireError> {
     let mut fields = Fields::new(message);
-    loop {
-        let from_here = fields.rest();
-        let Some((number, value)) = fields.try_next()? else {
-            return Ok(());
-        };
+    while let Some(field @ Field { number, value, .. }) = fields.try_next_field()? {
         if !change(number, value, out)? {
-            out.extend_from_slice(&from_here[..from_here.len() - fields.rest().len()]);
+            out.extend_from_slice(field.bytes());
         }
     }
+    Ok(())
 }
 
 /// Which strings of the table tags and roles use.

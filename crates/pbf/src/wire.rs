@@ -188,6 +188,40 @@ impl<'a> Value<'a> {
     }
 }
 
+/// A field of a message.
+#[derive(Debug, Clone, Copy)]
+pub struct Field<'a> {
+    /// Its number.
+    pub number: u32,
+    /// Its value.
+    pub value: Value<'a>,
+    /// The message from the field's own key on.
+    from_here: &'a [u8],
+    len: usize,
+}
+
+impl<'a> Field<'a> {
+    /// The field as it stands in the message, key and length included.
+    #[inline]
+    pub fn bytes(&self) -> &'a [u8] {
+        &self.from_here[..self.len]
+    }
+
+    /// The bytes of the value as those of a column: the numbers of a packed one, or one number on its own.
+    #[inline]
+    fn column(&self) -> Result<&'a [u8], WireError> {
+        match self.value {
+            Value::Bytes(bytes) => Ok(bytes),
+            value => {
+                value.varint()?;
+                let mut number = self.bytes();
+                read_varint(&mut number)?;
+                Ok(number)
+            }
+        }
+    }
+}
+
 /// The fields of a message, in the order of its bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Fields<'a> {
@@ -203,6 +237,19 @@ impl<'a> Fields<'a> {
     /// The bytes that have not been read.
     pub const fn rest(&self) -> &'a [u8] {
         self.data
+    }
+
+    /// The next field with its place; `None` at the end of the message.
+    #[inline(always)]
+    pub fn try_next_field(&mut self) -> Result<Option<Field<'a>>, WireError> {
+        let from_here = self.data;
+        let next = self.try_next()?;
+        Ok(next.map(|(number, value)| Field {
+            number,
+            value,
+            from_here,
+            len: from_here.len() - self.data.len(),
+        }))
     }
 
     /// The next field's number and value; `None` at the end of the message.
@@ -264,26 +311,17 @@ impl<'a> Varints<'a> {
         }
     }
 
-    /// Takes note of an occurrence of the field. `value` is what stood there, `from_here` the message from
-    /// the field's own key on.
+    /// Takes note of an occurrence of the field.
     #[inline]
-    pub(crate) fn push(
-        &mut self,
-        field: u32,
-        value: Value<'a>,
-        from_here: &'a [u8],
-    ) -> Result<(), WireError> {
+    pub(crate) fn push(&mut self, field: Field<'a>) -> Result<(), WireError> {
         if self.field == 0 {
-            self.field = field;
-            self.chunk = match value {
-                Value::Bytes(bytes) => bytes,
-                _ => single(value, from_here)?,
-            };
-        } else if self.more.is_empty() {
-            value_is_column(value)?;
-            self.more = from_here;
-        } else {
-            value_is_column(value)?;
+            self.field = field.number;
+            self.chunk = field.column()?;
+            return Ok(());
+        }
+        value_is_column(field.value)?;
+        if self.more.is_empty() {
+            self.more = field.from_here;
         }
         Ok(())
     }
@@ -327,14 +365,10 @@ impl<'a> Varints<'a> {
     fn refill(&mut self) -> bool {
         let mut fields = Fields::new(self.more);
         loop {
-            let from_here = fields.rest();
-            match fields.try_next() {
-                Ok(Some((number, value))) if number == self.field => {
+            match fields.try_next_field() {
+                Ok(Some(field)) if field.number == self.field => {
                     self.more = fields.rest();
-                    self.chunk = match value {
-                        Value::Bytes(bytes) => bytes,
-                        _ => single(value, from_here).unwrap_or_default(),
-                    };
+                    self.chunk = field.column().unwrap_or_default();
                     if !self.chunk.is_empty() {
                         return true;
                     }
@@ -546,16 +580,6 @@ impl<'a> Varints<'a> {
 /// Bytes of a column that is not worth counting before it is decoded.
 const SHORT: usize = 64;
 
-/// The bytes of the value of a varint field whose key begins at `from_here`.
-fn single<'a>(value: Value<'a>, from_here: &'a [u8]) -> Result<&'a [u8], WireError> {
-    value.varint()?;
-    let mut rest = from_here;
-    read_varint(&mut rest)?;
-    let start = rest;
-    read_varint(&mut rest)?;
-    Ok(&start[..start.len() - rest.len()])
-}
-
 fn value_is_column(value: Value<'_>) -> Result<(), WireError> {
     match value {
         Value::Varint(_) | Value::Bytes(_) => Ok(()),
@@ -723,15 +747,12 @@ mod tests {
     fn in_pieces(message: &[u8]) -> Varints<'_> {
         let mut column = Varints::default();
         let mut fields = Fields::new(message);
-        loop {
-            let from_here = fields.rest();
-            let Some((number, value)) = fields.try_next().unwrap() else {
-                return column;
-            };
-            if number == 3 {
-                column.push(3, value, from_here).unwrap();
+        while let Some(field) = fields.try_next_field().unwrap() {
+            if field.number == 3 {
+                column.push(field).unwrap();
             }
         }
+        column
     }
 
     #[test]

@@ -8,10 +8,10 @@
 
 mod parse;
 
-use osmill_model::{Location, Metadata, Timestamp};
+use osmill_model::{Location, Metadata, Timestamp, format_coordinate, format_integer};
 use osmill_pbf::{Block, BlockError, Element, MetadataFields};
 
-use crate::print::{PrintOptions, push_coordinate, push_int, stored_location};
+use crate::print::{PrintOptions, stored_location};
 
 pub(crate) use parse::OplParser;
 
@@ -50,17 +50,17 @@ pub(crate) fn print_element(
 ) -> Result<(), BlockError> {
     let fields = options.metadata;
     out.push(element.kind().letter() as u8);
-    push_int(out, element.id());
+    format_integer(out, element.id());
     if fields.version {
         out.extend_from_slice(b" v");
-        push_int(out, metadata.version.unwrap_or(0).into());
+        format_integer(out, metadata.version.unwrap_or(0).into());
     }
     if has_any(fields) {
         out.extend_from_slice(if metadata.is_visible() { b" dV" } else { b" dD" });
     }
     if fields.changeset {
         out.extend_from_slice(b" c");
-        push_int(out, metadata.changeset.unwrap_or(0));
+        format_integer(out, metadata.changeset.unwrap_or(0));
     }
     if fields.timestamp {
         out.extend_from_slice(b" t");
@@ -70,7 +70,7 @@ pub(crate) fn print_element(
     }
     if fields.uid {
         out.extend_from_slice(b" i");
-        push_int(out, metadata.uid.unwrap_or(0).max(0).into());
+        format_integer(out, metadata.uid.unwrap_or(0).max(0).into());
     }
     if fields.user {
         out.extend_from_slice(b" u");
@@ -91,11 +91,11 @@ pub(crate) fn print_element(
             let location = stored_location(node, options)?;
             out.extend_from_slice(b" x");
             if let Some(location) = location {
-                push_coordinate(out, location.lon);
+                format_coordinate(out, location.lon);
             }
             out.extend_from_slice(b" y");
             if let Some(location) = location {
-                push_coordinate(out, location.lat);
+                format_coordinate(out, location.lat);
             }
         }
         Element::Way(way) => {
@@ -107,7 +107,7 @@ pub(crate) fn print_element(
                     out.push(b',');
                 }
                 out.push(b'n');
-                push_int(out, id?);
+                format_integer(out, id?);
                 if let Some(locations) = &mut locations {
                     push_way_location(out, locations.next().transpose()?.flatten());
                 }
@@ -121,7 +121,7 @@ pub(crate) fn print_element(
                     out.push(b',');
                 }
                 out.push(member.element.kind.letter() as u8);
-                push_int(out, member.element.id);
+                format_integer(out, member.element.id);
                 out.push(b'@');
                 push_escaped(out, member.role);
             }
@@ -139,11 +139,11 @@ fn has_any(fields: MetadataFields) -> bool {
 fn push_way_location(out: &mut Vec<u8>, location: Option<Location>) {
     out.push(b'x');
     if let Some(location) = location {
-        push_coordinate(out, location.lon);
+        format_coordinate(out, location.lon);
     }
     out.push(b'y');
     if let Some(location) = location {
-        push_coordinate(out, location.lat);
+        format_coordinate(out, location.lat);
     }
 }
 

@@ -1,10 +1,10 @@
 //! OSM XML and OsmChange, laid out as `osmium` lays them out.
 
-use osmill_model::{Kind, Location, Metadata, Timestamp};
+use osmill_model::{Kind, Location, Metadata, Timestamp, format_coordinate, format_integer};
 use osmill_pbf::{BlockError, Element};
 
 use crate::assemble::Action;
-use crate::print::{PrintHeader, PrintOptions, push_coordinate, push_int, stored_location};
+use crate::print::{PrintHeader, PrintOptions, stored_location};
 
 /// Appends the XML declaration, the start tag of the root, and the bounds.
 pub(crate) fn write_header(header: &PrintHeader, options: &PrintOptions, out: &mut Vec<u8>) {
@@ -63,7 +63,7 @@ pub(crate) fn print_element(
     out.push(b'<');
     out.extend_from_slice(name);
     out.extend_from_slice(b" id=\"");
-    push_int(out, element.id());
+    format_integer(out, element.id());
     out.push(b'"');
     print_metadata(metadata, options, out);
     let mut is_empty = element.tags().is_empty();
@@ -89,7 +89,7 @@ pub(crate) fn print_element(
             for id in way.refs() {
                 out.extend_from_slice(indent);
                 out.extend_from_slice(b"  <nd ref=\"");
-                push_int(out, id?);
+                format_integer(out, id?);
                 out.push(b'"');
                 if let Some(locations) = &mut locations
                     && let Some(location) = locations.next().transpose()?.flatten()
@@ -108,7 +108,7 @@ pub(crate) fn print_element(
                     Kind::Way => b"  <member type=\"way\" ref=\"",
                     Kind::Relation => b"  <member type=\"relation\" ref=\"",
                 });
-                push_int(out, member.element.id);
+                format_integer(out, member.element.id);
                 out.extend_from_slice(b"\" role=\"");
                 push_escaped(out, member.role);
                 out.extend_from_slice(b"\"/>\n");
@@ -135,7 +135,7 @@ pub(crate) fn print_element(
 fn print_metadata(metadata: &Metadata<'_>, options: &PrintOptions, out: &mut Vec<u8>) {
     let number = |out: &mut Vec<u8>, name: &[u8], value: i64| {
         out.extend_from_slice(name);
-        push_int(out, value);
+        format_integer(out, value);
         out.push(b'"');
     };
     let fields = options.metadata;
@@ -172,10 +172,10 @@ fn print_metadata(metadata: &Metadata<'_>, options: &PrintOptions, out: &mut Vec
 
 fn push_location(out: &mut Vec<u8>, [lat, lon]: [&[u8]; 2], location: Location) {
     out.extend_from_slice(lat);
-    push_coordinate(out, location.lat);
+    format_coordinate(out, location.lat);
     out.push(b'"');
     out.extend_from_slice(lon);
-    push_coordinate(out, location.lon);
+    format_coordinate(out, location.lon);
     out.push(b'"');
 }
 
