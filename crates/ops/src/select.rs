@@ -65,13 +65,17 @@ impl Target {
 }
 
 /// Opens an input and completes its plan: after this every blob has an index record.
-///
-/// Where the records show that a file is not sorted although its header says so, the claim is dropped with a
-/// warning.
 pub(crate) fn open_planned(job: &Job, path: &Path) -> Result<(Input, Plan)> {
     let input = job.open(path)?;
     let mut plan = input.plan(job.options().threads)?;
-    job.complete(input.file(), &mut plan)?;
+    complete(job, &input, &mut plan)?;
+    Ok((input, plan))
+}
+
+/// Completes the plan of an input. Where the records show that a file is not sorted although its header says so, the
+/// claim is dropped with a warning.
+pub(crate) fn complete(job: &Job, input: &Input, plan: &mut Plan) -> Result<()> {
+    job.complete(input.file(), plan)?;
     if plan.header.claims_sorted() && plan.is_sorted() == Some(false) {
         job.warn(format!(
             "{}: the header says that the file is sorted, but it is not; the output does not claim it",
@@ -79,7 +83,7 @@ pub(crate) fn open_planned(job: &Job, path: &Path) -> Result<(Input, Plan)> {
         ));
         plan.header.set_optional(SORTED, false);
     }
-    Ok((input, plan))
+    Ok(())
 }
 
 /// The blobs of a plan that have elements of these kinds, and for which `also` holds.
@@ -95,11 +99,11 @@ pub(crate) fn blobs_of(
     plan.blobs.iter().filter(is_of).copied().collect()
 }
 
-/// Whether a completed plan shows a file that is sorted, has every element once, and one kind in each blob. There
-/// what is found out about an element where it stands is true of all the file.
-pub(crate) fn is_orderly(plan: &Plan) -> bool {
+/// Whether the records of all blobs of a file show that it is sorted, has every element once, and one kind in each
+/// blob. There what is found out about an element where it stands is true of all the file.
+pub(crate) fn is_orderly(blobs: &[BlobEntry]) -> bool {
     let mut last: Option<ElementId> = None;
-    plan.blobs.iter().all(|blob| {
+    blobs.iter().all(|blob| {
         let Some(record) = blob.index else { return false };
         let orderly = match (record.first(), record.last()) {
             (Some(first), Some(end)) => {
@@ -140,7 +144,8 @@ pub(crate) fn write_fates(
     fates: &[Fate],
     picker: &mut DensePicker,
 ) -> KernelResult {
-    if fates.iter().all(|fate| *fate == Fate::Keep) {
+    // Without fates nothing of the blob is kept.
+    if !fates.is_empty() && fates.iter().all(|fate| *fate == Fate::Keep) {
         return out.copy(blob);
     }
     let numbered = (0u32..).zip(fates);
