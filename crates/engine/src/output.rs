@@ -163,6 +163,16 @@ pub(crate) enum Piece {
     Text(Vec<u8>),
 }
 
+impl Piece {
+    /// Bytes of its own.
+    pub fn bytes_in_memory(&self) -> usize {
+        match self {
+            Piece::Bytes(bytes) | Piece::Thin(bytes, ..) | Piece::Text(bytes) => bytes.len(),
+            Piece::Copy(..) => 0,
+        }
+    }
+}
+
 /// A place in the output whose bytes are known, or are being made.
 #[derive(Debug)]
 enum Slot {

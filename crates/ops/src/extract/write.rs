@@ -75,7 +75,7 @@ impl Parts {
     ) -> KernelResult {
         let Parts { pairs, stale, .. } = self;
         let is_stale = |region: u32| stale.get(region as usize) == Some(&true);
-        held.retain(store, |region| !is_stale(region));
+        held.retain(|region| !is_stale(region));
         outs.restore(held, store)?;
         pairs.retain(|(_, region)| is_stale(*region));
         self.write(blob, outs)
