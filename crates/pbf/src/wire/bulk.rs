@@ -4,6 +4,9 @@
 //! one varint does not wait for the length of the one before. With AVX2 and BMI2 the bits come from a byte
 //! mask, and the sevens of a varint are gathered by one instruction; the portable way needs a dozen for each. Which
 //! one runs is decided once for a column. The tests hold the two against each other.
+//!
+//! References of ways are looked through number by number: with their ends found in a copy of at most 64 bytes, a search
+//! that stops early made the whole of an extract 3 % slower, since most ways have ten references or so.
 #![allow(unsafe_code)]
 
 use super::{WireError, gather_sevens, read_varint, write_varint};
