@@ -191,6 +191,14 @@ fn folder_of(path: &Path) -> &Path {
     }
 }
 
+/// Whether what is written to this path is seen at once: by whoever reads the pipe, or the device.
+pub(crate) fn is_written_in_place(path: &Path) -> bool {
+    path.metadata().is_ok_and(|metadata| {
+        let kind = metadata.file_type();
+        kind.is_char_device() || kind.is_block_device() || kind.is_fifo() || kind.is_socket()
+    })
+}
+
 impl AtomicFile {
     pub fn create(path: &Path, overwrite: bool) -> Result<Self> {
         AtomicFile::create_among(&OutputFiles::default(), path, overwrite)
@@ -203,18 +211,17 @@ impl AtomicFile {
             Ok(target) => target,
             Err(_) => path.to_owned(),
         };
+        if is_written_in_place(&target) {
+            let file = OpenOptions::new().write(true).open(&target).map_err(fail)?;
+            return Ok(AtomicFile {
+                file: OutputFile::Open(Arc::new(file)),
+                target,
+                temporary: None,
+                in_place: true,
+            });
+        }
         if let Ok(metadata) = target.metadata() {
-            let kind = metadata.file_type();
-            if kind.is_char_device() || kind.is_block_device() || kind.is_fifo() || kind.is_socket() {
-                let file = OpenOptions::new().write(true).open(&target).map_err(fail)?;
-                return Ok(AtomicFile {
-                    file: OutputFile::Open(Arc::new(file)),
-                    target,
-                    temporary: None,
-                    in_place: true,
-                });
-            }
-            if kind.is_dir() {
+            if metadata.is_dir() {
                 return Err(fail(io::Error::from(io::ErrorKind::IsADirectory)));
             }
             if !overwrite {

@@ -43,7 +43,8 @@ struct StoreState {
 #[derive(Debug)]
 enum Stored {
     Memory(Vec<u8>),
-    File(Arc<ReadFile>, u64, u64),
+    /// From here on in this file.
+    File(Arc<ReadFile>, u64),
 }
 
 impl HoldStore {
@@ -61,13 +62,13 @@ impl HoldStore {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn keep(&self, bytes: &[u8]) -> Result<Stored> {
+    fn keep(&self, bytes: Vec<u8>) -> Result<Stored> {
         let size = bytes.len() as u64;
         let mut state = self.lock();
         if state.in_memory + size <= self.limit {
             state.in_memory += size;
             drop(state);
-            return Ok(Stored::Memory(bytes.to_vec()));
+            return Ok(Stored::Memory(bytes));
         }
         let (reading, writing) = match &state.file {
             Some(open) => open.clone(),
@@ -83,113 +84,199 @@ impl HoldStore {
         state.end += size;
         drop(state);
         writing
-            .write_all_at(bytes, at)
+            .write_all_at(&bytes, at)
             .map_err(|e| Error::write(&self.scratch, at, e))?;
-        Ok(Stored::File(reading, at, size))
+        Ok(Stored::File(reading, at))
     }
 
-    fn forget(&self, bytes: usize) {
-        self.lock().in_memory -= bytes as u64;
+    /// Takes kept bytes back, for their parts to be taken out of.
+    fn take(&self, stored: Stored) -> Taken {
+        if let Stored::Memory(bytes) = &stored {
+            self.lock().in_memory -= bytes.len() as u64;
+        }
+        Taken {
+            stored,
+            at: 0,
+            buffer: ReadBuffer::default(),
+        }
     }
 }
 
+/// Kept bytes of which one part is taken after the other.
+struct Taken {
+    stored: Stored,
+    at: u64,
+    buffer: ReadBuffer,
+}
+
+impl Taken {
+    /// Passes over a part.
+    fn skip(&mut self, len: u64) -> u64 {
+        let at = self.at;
+        self.at += len;
+        at
+    }
+
+    /// The next part, in memory.
+    fn bytes(&mut self, len: u64) -> Result<Vec<u8>> {
+        let at = self.skip(len);
+        match &mut self.stored {
+            Stored::Memory(bytes) if len == bytes.len() as u64 => Ok(std::mem::take(bytes)),
+            Stored::Memory(bytes) => Ok(bytes[at as usize..][..len as usize].to_vec()),
+            Stored::File(file, start) => {
+                file.read_at(*start + at, len as usize, &mut self.buffer)?;
+                Ok(self.buffer.as_slice().to_vec())
+            }
+        }
+    }
+
+    /// The next part as a piece of bytes, which stay where they are.
+    fn piece(&mut self, len: u64) -> Result<Piece> {
+        if let Stored::File(file, start) = &self.stored {
+            let (file, start) = (file.clone(), *start);
+            return Ok(Piece::Copy(file, start + self.skip(len), len));
+        }
+        Ok(Piece::Bytes(self.bytes(len)?))
+    }
+}
+
+/// What a piece is.
 #[derive(Debug)]
-enum HeldPiece {
-    Bytes(Stored),
-    Text(Stored),
-    Copy(Arc<ReadFile>, u64, u64),
-    Thin(Stored, Kind, usize),
+enum Form {
+    Bytes,
+    Text,
+    Thin(Kind, u32),
+    /// Not kept, but a range of this file from here on.
+    Copy(Box<(Arc<ReadFile>, u64)>),
 }
 
-/// What a task has put out, held back: for each output that has something its number, pieces and counts.
-#[derive(Debug, Default)]
-pub struct Held(Vec<(u32, Vec<HeldPiece>, Counts)>);
+/// A piece of what is held. There are many: one for each blob and region.
+#[derive(Debug)]
+struct HeldPiece {
+    output: u32,
+    form: Form,
+    /// Bytes.
+    len: u64,
+}
+
+/// What is held for an output.
+#[derive(Debug)]
+struct HeldOutput {
+    number: u32,
+    /// Elements in its pieces by kind, of which a block has fewer than 2^32.
+    counts: [u32; 3],
+    wanted: bool,
+}
+
+/// What a task has put out, held back. All its bytes are kept together, so that each output which has something costs
+/// little more than that.
+#[derive(Debug)]
+pub struct Held {
+    /// By their outputs, in the order of the kept bytes.
+    pieces: Box<[HeldPiece]>,
+    /// In the same order.
+    outputs: Box<[HeldOutput]>,
+    stored: Stored,
+}
+
+impl Default for Held {
+    fn default() -> Self {
+        Held {
+            pieces: Box::default(),
+            outputs: Box::default(),
+            stored: Stored::Memory(Vec::new()),
+        }
+    }
+}
 
 impl Held {
     /// Whether there is nothing.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.outputs.is_empty()
     }
 
     /// Drops what is for outputs, by their numbers, that `keep` does not want.
-    pub fn retain(&mut self, store: &HoldStore, mut keep: impl FnMut(u32) -> bool) {
-        self.0.retain(|(number, pieces, _)| {
-            let kept = keep(*number);
-            for piece in pieces.iter().filter(|_| !kept) {
-                match piece {
-                    HeldPiece::Bytes(Stored::Memory(bytes))
-                    | HeldPiece::Text(Stored::Memory(bytes))
-                    | HeldPiece::Thin(Stored::Memory(bytes), ..) => store.forget(bytes.len()),
-                    _ => {}
-                }
-            }
-            kept
-        });
+    pub fn retain(&mut self, mut keep: impl FnMut(u32) -> bool) {
+        for output in &mut self.outputs {
+            output.wanted &= keep(output.number);
+        }
     }
 }
 
 impl TaskOutputs<'_> {
     /// Takes back what the task has put out so far, to be put out later.
     pub fn hold(&mut self, store: &HoldStore) -> KernelResult<Held> {
-        let mut held = Vec::new();
-        for (number, pieces, counts) in self.take() {
-            let hold = |piece| -> Result<HeldPiece> {
-                Ok(match piece {
-                    Piece::Bytes(bytes) => {
-                        let stored = store.keep(&bytes)?;
-                        self.sinks()[number].give_back(bytes);
-                        HeldPiece::Bytes(stored)
-                    }
-                    Piece::Text(bytes) => {
-                        let stored = store.keep(&bytes)?;
-                        self.sinks()[number].give_back(bytes);
-                        HeldPiece::Text(stored)
-                    }
-                    Piece::Copy(file, at, len) => HeldPiece::Copy(file, at, len),
-                    Piece::Thin(raw, kind, count) => HeldPiece::Thin(store.keep(&raw)?, kind, count),
-                })
-            };
-            let pieces = pieces.into_iter().map(hold).collect::<Result<Vec<_>>>()?;
-            if !pieces.is_empty() {
-                held.push((number as u32, pieces, counts));
+        let put_out = self.take();
+        let pieces_of = |pieces: &[Piece]| pieces.iter().map(Piece::bytes_in_memory).sum::<usize>();
+        let size = put_out.iter().map(|(_, pieces, _)| pieces_of(pieces)).sum();
+        let (mut held, mut outputs) = (Vec::new(), Vec::new());
+        let mut bytes = Vec::with_capacity(size);
+        for (number, pieces, counts) in put_out {
+            if pieces.is_empty() {
+                continue;
+            }
+            let output = number as u32;
+            outputs.push(HeldOutput {
+                number: output,
+                counts: [counts.nodes, counts.ways, counts.relations].map(|count| count as u32),
+                wanted: true,
+            });
+            for piece in pieces {
+                let mut keep = |part: &[u8]| {
+                    bytes.extend_from_slice(part);
+                    part.len() as u64
+                };
+                let (form, len) = match &piece {
+                    Piece::Bytes(part) => (Form::Bytes, keep(part)),
+                    Piece::Text(part) => (Form::Text, keep(part)),
+                    Piece::Thin(part, kind, count) => (Form::Thin(*kind, *count as u32), keep(part)),
+                    Piece::Copy(file, at, len) => (Form::Copy(Box::new((file.clone(), *at))), *len),
+                };
+                if let Piece::Bytes(part) | Piece::Text(part) = piece {
+                    self.sinks()[number].give_back(part);
+                }
+                held.push(HeldPiece { output, form, len });
             }
         }
-        Ok(Held(held))
+        Ok(Held {
+            pieces: held.into(),
+            outputs: outputs.into(),
+            stored: store.keep(bytes)?,
+        })
     }
 
     /// Puts out what a task of an earlier pass over the same outputs was made to hold.
     pub fn restore(&mut self, held: Held, store: &HoldStore) -> KernelResult {
-        let mut buffer = ReadBuffer::default();
-        for (number, pieces, counts) in held.0 {
-            let mut restore = |piece| -> Result<Piece> {
-                Ok(match piece {
-                    HeldPiece::Bytes(Stored::Memory(bytes)) => {
-                        store.forget(bytes.len());
-                        Piece::Bytes(bytes)
+        let mut taken = store.take(held.stored);
+        let mut pieces = held.pieces.into_iter().peekable();
+        for HeldOutput {
+            number,
+            counts,
+            wanted,
+        } in held.outputs
+        {
+            let mut restored = Vec::new();
+            while let Some(HeldPiece { form, len, .. }) = pieces.next_if(|piece| piece.output == number) {
+                restored.push(match form {
+                    Form::Copy(place) => Piece::Copy(place.0, place.1, len),
+                    _ if !wanted => {
+                        taken.skip(len);
+                        continue;
                     }
-                    HeldPiece::Bytes(Stored::File(file, at, len)) | HeldPiece::Copy(file, at, len) => {
-                        Piece::Copy(file, at, len)
-                    }
-                    HeldPiece::Thin(Stored::Memory(raw), kind, count) => {
-                        store.forget(raw.len());
-                        Piece::Thin(raw, kind, count)
-                    }
-                    HeldPiece::Text(Stored::Memory(text)) => {
-                        store.forget(text.len());
-                        Piece::Text(text)
-                    }
-                    HeldPiece::Thin(Stored::File(file, at, len), kind, count) => {
-                        file.read_at(at, len as usize, &mut buffer)?;
-                        Piece::Thin(buffer.as_slice().to_vec(), kind, count)
-                    }
-                    HeldPiece::Text(Stored::File(file, at, len)) => {
-                        file.read_at(at, len as usize, &mut buffer)?;
-                        Piece::Text(buffer.as_slice().to_vec())
-                    }
-                })
-            };
-            let pieces = pieces.into_iter().map(&mut restore).collect::<Result<Vec<_>>>()?;
-            self.add(number as usize, pieces, counts);
+                    Form::Bytes => taken.piece(len)?,
+                    Form::Text => Piece::Text(taken.bytes(len)?),
+                    Form::Thin(kind, count) => Piece::Thin(taken.bytes(len)?, kind, count as usize),
+                });
+            }
+            if wanted {
+                let [nodes, ways, relations] = counts.map(u64::from);
+                let counts = Counts {
+                    nodes,
+                    ways,
+                    relations,
+                };
+                self.add(number as usize, restored, counts);
+            }
         }
         Ok(())
     }

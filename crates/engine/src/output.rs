@@ -30,7 +30,9 @@ use osmill_text::{ActionJoiner, PrintHeader, Printer};
 
 use crate::encode::Tools;
 use crate::error::{Error, Fault, Result};
-use crate::file::{AtomicFile, CopyError, DirectWriter, ReadBuffer, ReadFile, copy_range};
+use crate::file::{
+    AtomicFile, CopyError, DirectWriter, ReadBuffer, ReadFile, copy_range, is_written_in_place,
+};
 use crate::pool::{OutputFile, OutputFiles};
 use crate::summary::{Counters, Counts, timed};
 
@@ -89,6 +91,11 @@ impl OutputOptions {
     /// Whether the output is text, not PBF.
     pub fn is_text(&self) -> bool {
         self.format.syntax.is_some_and(|syntax| syntax != Syntax::Pbf)
+    }
+
+    /// Whether nothing is seen of the output before it is complete. Pipes and devices are written to directly.
+    pub fn appears_when_complete(&self) -> bool {
+        self.path != Path::new("-") && !is_written_in_place(&self.path)
     }
 
     /// Whether elements are coded alike, so that the same means serve both.
@@ -154,6 +161,16 @@ pub(crate) enum Piece {
     Thin(Vec<u8>, Kind, usize),
     /// Text that is to be compressed.
     Text(Vec<u8>),
+}
+
+impl Piece {
+    /// Bytes of its own.
+    pub fn bytes_in_memory(&self) -> usize {
+        match self {
+            Piece::Bytes(bytes) | Piece::Thin(bytes, ..) | Piece::Text(bytes) => bytes.len(),
+            Piece::Copy(..) => 0,
+        }
+    }
 }
 
 /// A place in the output whose bytes are known, or are being made.

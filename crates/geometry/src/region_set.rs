@@ -74,6 +74,26 @@ impl RegionSet {
         }
     }
 
+    /// Appends to `near`, in their order, the places of the locations that may be in a region: those that are not are
+    /// off the box around all of them. Costs less than a nanosecond for each, which asking the index does not.
+    pub fn find_near(&self, locations: &[Option<Location>], near: &mut Vec<u32>) {
+        let Some(bounds) = self.index.bounds else { return };
+        let lies_near = |at: Location| {
+            let lat = at.lat >= bounds.min.lat && at.lat <= bounds.max.lat;
+            let lon = at.lon >= bounds.min.lon && at.lon <= bounds.max.lon;
+            lat & (lon | opposite(at).is_some())
+        };
+        let start = near.len();
+        near.resize(start + locations.len(), 0);
+        let mut end = start;
+        // Without a branch that would be foretold wrongly.
+        for (place, location) in (0u32..).zip(locations) {
+            near[end] = place;
+            end += usize::from(location.is_some() & lies_near(location.unwrap_or_default()));
+        }
+        near.truncate(end);
+    }
+
     /// Whether any region holds the location.
     #[inline]
     pub fn any_contains(&self, location: Location) -> bool {

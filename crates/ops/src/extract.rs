@@ -36,6 +36,10 @@
 //! degrees has nodes in 5255, the nodes that ways bring in lie in 390. In other files the last pass reads whatever
 //! holds anything that was noted.
 //!
+//! A PBF file without index records is taken for orderly if its header says that it is sorted, and the passes over
+//! nodes, ways and relations verify that (see the `order` module): each blob is decompressed once. Where that turns out
+//! wrong, the outputs are begun anew after a pass that finds the records.
+//!
 //! With [`Options::include_crossing`] and [`Options::include_enclosing`] others come between; see the `around`
 //! module. The last one writes all outputs at once. A blob that belongs to an output whole is copied compressed.
 //!
@@ -49,6 +53,7 @@
 
 mod around;
 mod boundary;
+mod order;
 mod passes;
 mod region_ids;
 mod strategy;
@@ -66,7 +71,8 @@ pub use boundary::{boundaries_of_file, boundary_of};
 pub use strategy::{Smart, Strategy};
 
 use crate::select::{self, Target};
-use passes::Work;
+use order::Known;
+use passes::{Found, Work};
 
 /// A region and the output for what is in it.
 #[derive(Debug, Clone)]
@@ -111,7 +117,8 @@ pub fn extract(job: &Job, input: &Path, extracts: &[Extract], options: &Options)
     let Some(first) = extracts.first() else {
         return Err(Error::Usage("no region was given".into()));
     };
-    let (input, plan) = select::open_planned(job, input)?;
+    let input = job.open(input)?;
+    let mut plan = input.plan(job.options().threads)?;
     // A change file is no history, though it may hold an element twice.
     let history = options.with_history || plan.header.has_history() && !input.is_change();
     if history && !matches!(options.strategy, Strategy::CompleteWays { .. }) {
@@ -130,26 +137,54 @@ pub fn extract(job: &Job, input: &Path, extracts: &[Extract], options: &Options)
                 .into(),
         ));
     }
+    let regions = RegionSet::new(extracts.iter().map(|extract| &extract.area));
+    let can_restart = extracts
+        .iter()
+        .all(|extract| extract.target.output.appears_when_complete());
+    let mut presumed = match history || wish != around::Wish::default() || !can_restart {
+        true => None,
+        false => order::presume(&input, &plan),
+    };
+    loop {
+        if presumed.is_none() {
+            select::complete(job, &input, &mut plan)?;
+        }
+        let sinks = open_sinks(extracts, &plan.header, options)?;
+        let mut work = Work {
+            job,
+            input: &input,
+            orderly: presumed.is_some() || select::is_orderly(&plan.blobs) && !input.is_change(),
+            known: Known::new(plan.clone(), presumed.take()),
+            regions: &regions,
+            strategy: &options.strategy,
+            history,
+        };
+        match work.run(&first.area, wish, &sinks) {
+            Ok(Found::All) => return finish(job, extracts, sinks, &work.known.plan),
+            Ok(Found::Disorder) => {}
+            // What is said of a damaged file does not depend on its order.
+            Err(Error::Malformed { .. }) if work.known.is_presumed() => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn open_sinks(extracts: &[Extract], input: &FileHeader, options: &Options) -> Result<Vec<Sink>> {
     let files = OutputFiles::for_outputs(extracts.len());
     let sinks = extracts
         .iter()
-        .map(|extract| open_sink(&files, extract, &plan.header, options))
+        .map(|extract| open_sink(&files, extract, input, options))
         .collect::<Result<Vec<Sink>>>()?;
     if sinks.len() > 4 {
         sinks.iter().for_each(|sink| sink.limit_spare_buffers(1));
     }
-    let work = Work {
-        job,
-        input: &input,
-        plan: &plan,
-        regions: RegionSet::new(extracts.iter().map(|extract| &extract.area)),
-        strategy: &options.strategy,
-        history,
-        orderly: select::is_orderly(&plan) && !input.is_change(),
-    };
-    work.run(&first.area, wish, &sinks)?;
-    job.objects_in(select::total(&plan));
-    let data = data_box(&plan);
+    Ok(sinks)
+}
+
+/// Ends the outputs, into which all of the file of this plan that belongs there was written.
+fn finish(job: &Job, extracts: &[Extract], sinks: Vec<Sink>, plan: &Plan) -> Result<Vec<Report>> {
+    job.objects_in(select::total(plan));
+    let data = data_box(plan);
     let mut reports = Vec::new();
     for (extract, sink) in extracts.iter().zip(sinks) {
         let written = sink.counts();

@@ -65,13 +65,17 @@ impl Target {
 }
 
 /// Opens an input and completes its plan: after this every blob has an index record.
-///
-/// Where the records show that a file is not sorted although its header says so, the claim is dropped with a
-/// warning.
 pub(crate) fn open_planned(job: &Job, path: &Path) -> Result<(Input, Plan)> {
     let input = job.open(path)?;
     let mut plan = input.plan(job.options().threads)?;
-    job.complete(input.file(), &mut plan)?;
+    complete(job, &input, &mut plan)?;
+    Ok((input, plan))
+}
+
+/// Completes the plan of an input. Where the records show that a file is not sorted although its header says so, the
+/// claim is dropped with a warning.
+pub(crate) fn complete(job: &Job, input: &Input, plan: &mut Plan) -> Result<()> {
+    job.complete(input.file(), plan)?;
     if plan.header.claims_sorted() && plan.is_sorted() == Some(false) {
         job.warn(format!(
             "{}: the header says that the file is sorted, but it is not; the output does not claim it",
@@ -79,7 +83,7 @@ pub(crate) fn open_planned(job: &Job, path: &Path) -> Result<(Input, Plan)> {
         ));
         plan.header.set_optional(SORTED, false);
     }
-    Ok((input, plan))
+    Ok(())
 }
 
 /// The blobs of a plan that have elements of these kinds, and for which `also` holds.
@@ -95,11 +99,11 @@ pub(crate) fn blobs_of(
     plan.blobs.iter().filter(is_of).copied().collect()
 }
 
-/// Whether a completed plan shows a file that is sorted, has every element once, and one kind in each blob. There
-/// what is found out about an element where it stands is true of all the file.
-pub(crate) fn is_orderly(plan: &Plan) -> bool {
+/// Whether the records of all blobs of a file show that it is sorted, has every element once, and one kind in each
+/// blob. There what is found out about an element where it stands is true of all the file.
+pub(crate) fn is_orderly(blobs: &[BlobEntry]) -> bool {
     let mut last: Option<ElementId> = None;
-    plan.blobs.iter().all(|blob| {
+    blobs.iter().all(|blob| {
         let Some(record) = blob.index else { return false };
         let orderly = match (record.first(), record.last()) {
             (Some(first), Some(end)) => {
@@ -140,18 +144,17 @@ pub(crate) fn write_fates(
     fates: &[Fate],
     picker: &mut DensePicker,
 ) -> KernelResult {
-    let Some(last) = fates.iter().rposition(|fate| *fate != Fate::Drop) else {
-        return Ok(());
-    };
-    if fates.iter().all(|fate| *fate == Fate::Keep) {
+    // Without fates nothing of the blob is kept.
+    if !fates.is_empty() && fates.iter().all(|fate| *fate == Fate::Keep) {
         return out.copy(blob);
     }
+    let numbered = (0u32..).zip(fates);
+    let wanted = numbered.filter(|(_, fate)| **fate != Fate::Drop);
     for_each_picked(
         blob.decoded(),
         picker,
-        last + 1,
-        |at| fates[at] != Fate::Drop,
-        |at, element| match fates[at] {
+        wanted.map(|(at, _)| at),
+        |at, element| match fates[at as usize] {
             Fate::Keep => out.keep(&element),
             Fate::Bare => out.keep(&element.without_tags()),
             Fate::Drop => Ok(()),
@@ -159,56 +162,42 @@ pub(crate) fn write_fates(
     )
 }
 
-/// Calls `visit` with the number and the view of each of the first `end` elements of a block that `wants` picks
-/// by its number. The others cost little.
+/// Calls `visit` with the number and the view of each `wanted` element of a block. Numbers ascend. The other elements
+/// cost little.
 pub(crate) fn for_each_picked<'b>(
     block: &'b Block,
     picker: &mut DensePicker,
-    end: usize,
-    wants: impl Fn(usize) -> bool,
-    mut visit: impl FnMut(usize, Element<'b>) -> KernelResult,
+    wanted: impl Iterator<Item = u32>,
+    mut visit: impl FnMut(u32, Element<'b>) -> KernelResult,
 ) -> KernelResult {
-    let mut at = 0;
+    let mut wanted = wanted.peekable();
+    let mut at = 0u32;
     for group in block.groups() {
         let mut items = group.items();
-        while at < end {
+        while wanted.peek().is_some() {
             let Some((item, message)) = items.try_next_raw()? else {
                 break;
             };
-            if item != RawItem::Dense && !wants(at) {
+            if item != RawItem::Dense && wanted.next_if_eq(&at).is_none() {
                 at += 1;
                 continue;
             }
-            match items.parse(item, message)? {
+            let element = match items.parse(item, message)? {
                 Item::Dense(dense) => {
-                    let (first, count) = (at, dense.len());
-                    at += count;
-                    if !(first..at.min(end)).any(&wants) {
-                        continue;
-                    }
-                    let mut wanted = (first..at).filter(|at| wants(*at));
-                    picker.pick(
-                        &dense,
-                        |place| first + place < end && wants(first + place),
-                        |node| match wanted.next() {
-                            Some(at) => visit(at, Element::Node(node)),
-                            None => Ok(()),
-                        },
-                    )?;
+                    let first = at;
+                    at += dense.len() as u32;
+                    let own = std::iter::from_fn(|| wanted.next_if(|next| *next < at));
+                    picker.pick(&dense, own.map(|at| at - first), |number, node| {
+                        visit(first + number, Element::Node(node))
+                    })?;
+                    continue;
                 }
-                Item::Node(node) => {
-                    visit(at, Element::Node(node))?;
-                    at += 1;
-                }
-                Item::Way(way) => {
-                    visit(at, Element::Way(way))?;
-                    at += 1;
-                }
-                Item::Relation(relation) => {
-                    visit(at, Element::Relation(relation))?;
-                    at += 1;
-                }
-            }
+                Item::Node(node) => Element::Node(node),
+                Item::Way(way) => Element::Way(way),
+                Item::Relation(relation) => Element::Relation(relation),
+            };
+            visit(at, element)?;
+            at += 1;
         }
     }
     Ok(())

@@ -121,7 +121,7 @@ impl<'a> Filtering<'a> {
         }
         if self.options.omit_referenced || self.noted.is_empty() {
             self.pass(job, (input, plan), KindSet::ALL, sink, None, &mut report)?;
-        } else if select::is_orderly(plan) && self.noted.contains(Kind::Node) {
+        } else if select::is_orderly(&plan.blobs) && self.noted.contains(Kind::Node) {
             select::close_over_members(job, (input, plan), &self.wanted, self.noted, self)?;
             let held = HeldBack::new(job);
             self.pass(job, (input, plan), KindSet::WAYS, sink, Some(&held), &mut report)?;

@@ -5,7 +5,7 @@ mod beside;
 use std::path::{Path, PathBuf};
 
 use beside::{all, assert_same, few, job, opl, osmium, ready, to_pbf};
-use osmill_engine::Counts;
+use osmill_engine::{Counts, Job, JobOptions};
 use osmill_geometry::{MultiPolygon, parse_bbox, parse_poly, read_region};
 use osmill_ops::extract::{self, Extract, Options, Report, Strategy, extract};
 use osmill_ops::select::Target;
@@ -17,7 +17,7 @@ fn target(path: PathBuf) -> Target {
 }
 
 fn ours(file: &Path, folder: &Path, areas: &[MultiPolygon], options: &Options) -> (Vec<String>, Vec<Report>) {
-    ours_with(file, folder, areas, options, 2)
+    ours_with(file, folder, areas, options, &job(2))
 }
 
 fn ours_with(
@@ -25,7 +25,7 @@ fn ours_with(
     folder: &Path,
     areas: &[MultiPolygon],
     options: &Options,
-    threads: usize,
+    job: &Job,
 ) -> (Vec<String>, Vec<Report>) {
     let extracts: Vec<_> = areas
         .iter()
@@ -36,7 +36,7 @@ fn ours_with(
             header_from_input: Vec::new(),
         })
         .collect();
-    let reports = extract(&job(threads), file, &extracts, options).unwrap();
+    let reports = extract(job, file, &extracts, options).unwrap();
     let texts = extracts
         .iter()
         .map(|extract| opl(&extract.target.output.path))
@@ -230,7 +230,7 @@ fn many_regions_at_once_are_what_each_is_alone() {
 }
 
 #[test]
-fn any_number_of_threads_writes_the_same_bytes() {
+fn any_number_of_threads_and_any_memory_writes_the_same_bytes() {
     let Some(data) = ready() else { return };
     let folder = tempfile::tempdir().unwrap();
     let file = &few(&data)[1];
@@ -239,8 +239,14 @@ fn any_number_of_threads_writes_the_same_bytes() {
         parse_bbox(&part(file, [0.3, 0.1, 0.5, 0.4])).unwrap(),
     ];
     let mut outputs = Vec::new();
-    for threads in [1, 2, 5] {
-        ours_with(file, folder.path(), &areas, &options("smart", &[]), threads);
+    // Without memory, what is held goes to scratch.
+    for (threads, memory) in [(1, 1 << 30), (2, 1 << 30), (5, 1 << 30), (2, 0)] {
+        let job = Job::new(JobOptions {
+            threads,
+            memory,
+            ..JobOptions::default()
+        });
+        ours_with(file, folder.path(), &areas, &options("smart", &[]), &job);
         let read = |i| std::fs::read(folder.path().join(format!("ours-{i}.osm.pbf"))).unwrap();
         outputs.push([read(0), read(1)]);
     }

@@ -12,16 +12,28 @@ use osmill_ops::extract::{Extract, Options, Smart, Strategy as Extracting, extra
 use osmill_ops::filter::TagFilter;
 use osmill_ops::select::Target;
 use osmill_ops::{getid, getparents, tags_filter};
+use osmill_pbf::{FileHeader, SORTED};
 use osmill_testkit::model::{Completeness, Data, PbfOptions, SmartOptions, TagExpression};
 use osmill_testkit::strategies::{self, Shape};
 use proptest::prelude::*;
 
 /// A file of the data, in thin blocks, with index or without.
 fn file(data: &Data, elements_per_block: usize, index: bool, folder: &Path) -> std::path::PathBuf {
+    file_with(data, (elements_per_block, index), data.header(), folder)
+}
+
+/// [`file`] with this header, true or not.
+fn file_with(
+    data: &Data,
+    (elements_per_block, index): (usize, bool),
+    header: FileHeader,
+    folder: &Path,
+) -> std::path::PathBuf {
     let path = folder.join("input.osm.pbf");
     let options = PbfOptions {
         elements_per_block,
         index,
+        header: Some(header),
         ..PbfOptions::default()
     };
     std::fs::write(&path, data.to_pbf_with(&options)).unwrap();
@@ -107,6 +119,95 @@ const EXPRESSIONS: &[&str] = &[
     "r/type=multipolygon",
     "*!=yes",
 ];
+
+/// What a file says that claims to be sorted, with index records and without: outputs, warnings, and the passes over it.
+fn extract_of_claim(
+    data: &Data,
+    layout: (usize, bool),
+    strategy: &Extracting,
+) -> (Vec<u8>, Vec<String>, Vec<String>) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut header = data.header();
+    header.set_optional(SORTED, true);
+    let input = file_with(data, layout, header, folder.path());
+    let extracts = [Extract {
+        area: MultiPolygon::from_bbox(BoundingBox {
+            min: Location::new(0, 0),
+            max: Location::new(50, 50),
+        }),
+        target: target(folder.path(), "out.osm.pbf"),
+        header_from_input: Vec::new(),
+    }];
+    let options = Options {
+        strategy: strategy.clone(),
+        ..Options::default()
+    };
+    let job = job(2);
+    extract(&job, &input, &extracts, &options).unwrap();
+    let summary = job.summary();
+    let warnings = summary.warnings.iter().map(|warning| {
+        let (_, text) = warning.split_once(": ").unwrap_or_default();
+        text.to_owned()
+    });
+    (
+        std::fs::read(&extracts[0].target.output.path).unwrap(),
+        warnings.collect(),
+        summary.phases.into_iter().map(|phase| phase.name).collect(),
+    )
+}
+
+/// Files without index records that claim to be sorted give what they give with them, whether the claim is true or
+/// not; if it is, in passes over one kind each.
+#[test]
+fn claims_of_order_are_verified_on_the_way() {
+    let mut sorted: Vec<String> = (1..=40)
+        .map(|id| format!("n{id} v1 x0.00000{:02} y0.0000010", 10 + id))
+        .collect();
+    sorted.extend((1..=20).map(|id| format!("w{id} v1 Thighway=path Nn{},n{}", 2 * id - 1, 2 * id)));
+    sorted.extend((1..=9).map(|id| format!("r{id} v1 Ttype=multipolygon Mw{},r{}@", 2 * id, id % 9 + 1)));
+    let moved = |from: usize, to: usize| {
+        let mut lines = sorted.clone();
+        let line = lines.remove(from);
+        lines.insert(to, line);
+        lines
+    };
+    let mut twice = sorted.clone();
+    twice.insert(20, sorted[20].clone());
+    let cases = [
+        (sorted.clone(), true),
+        // Within a block, across blocks, nodes behind ways and relations, a way before nodes, a relation before ways.
+        (moved(4, 5), false),
+        (moved(2, 30), false),
+        (moved(12, 50), false),
+        (moved(12, 68), false),
+        (moved(45, 3), false),
+        (moved(65, 42), false),
+        (moved(61, 68), false),
+        // Sorted, but not orderly.
+        (twice, false),
+    ];
+    for (lines, orderly) in cases {
+        let data = Data::opl(&lines.join("\n"));
+        for strategy in [
+            Extracting::Simple,
+            Extracting::default(),
+            Extracting::Smart(Smart::default()),
+        ] {
+            for block in [1, 3, 7, 100] {
+                let (known, warned, _) = extract_of_claim(&data, (block, true), &strategy);
+                let (found, told, phases) = extract_of_claim(&data, (block, false), &strategy);
+                assert!(Data::from_pbf(&known).unwrap().elements.len() > 5);
+                assert!(known == found, "{strategy:?} {block} {lines:?}");
+                assert_eq!(told, warned);
+                assert_eq!(
+                    !phases.contains(&"index".to_owned()),
+                    orderly,
+                    "{phases:?} {block}"
+                );
+            }
+        }
+    }
+}
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]

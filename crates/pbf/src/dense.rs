@@ -5,7 +5,7 @@ use osmill_model::{ElementId, Kind, Location};
 use crate::block::{Block, Item};
 use crate::element::{MetadataSource, Node, RawMetadata, RawTags};
 use crate::error::{BlockError, BlockErrorKind};
-use crate::wire::{Deltas, Field, Fields, Varints, WireError, zigzag_decode};
+use crate::wire::{Deltas, Field, Fields, Varints, WireError};
 
 /// The DenseNodes message of a group: a cursor over its nodes, and its columns.
 #[derive(Debug, Clone)]
@@ -291,21 +291,25 @@ impl DensePicker {
         }
     }
 
-    /// Calls `visit` with each node, given by its number from 0, for which `wants` is true, in their order.
+    /// Calls `visit` with the number, counted from 0, and the view of each `wanted` node. Numbers ascend; those that no
+    /// node has are passed over.
     ///
     /// # Errors
     ///
     /// Those of reading the nodes one by one up to the last one wanted, and those of `visit`.
+    ///
+    /// # Panics
+    ///
+    /// If the numbers do not ascend.
     pub fn pick<'a, E: From<BlockError>>(
         &mut self,
         dense: &DenseNodes<'a>,
-        mut wants: impl FnMut(usize) -> bool,
-        mut visit: impl FnMut(Node<'a>) -> Result<(), E>,
+        wanted: impl IntoIterator<Item = u32>,
+        mut visit: impl FnMut(u32, Node<'a>) -> Result<(), E>,
     ) -> Result<(), E> {
         self.wanted.clear();
-        let numbers = (0u32..).zip(0..dense.count);
-        let wanted = numbers.filter(|(_, at)| wants(*at));
-        self.wanted.extend(wanted.map(|(number, _)| number));
+        let exists = |number: &u32| (*number as usize) < dense.count;
+        self.wanted.extend(wanted.into_iter().take_while(exists));
         if self.wanted.is_empty() {
             return Ok(());
         }
@@ -324,7 +328,7 @@ impl DensePicker {
                 user_sid: user_sids.get(row).copied(),
                 visible: self.visibles.get(row).copied(),
             };
-            visit(Node {
+            let node = Node {
                 block: dense.block,
                 id,
                 lat,
@@ -332,7 +336,8 @@ impl DensePicker {
                 has_location: true,
                 tags: RawTags::Dense(own_tags),
                 metadata: MetadataSource::Dense(values.metadata(dense.block).map_err(fail)?),
-            })?;
+            };
+            visit(self.wanted[row], node)?;
         }
         Ok(())
     }
@@ -354,11 +359,7 @@ impl DensePicker {
             values.clear();
             match self.lent.get(number).filter(|_| lent) {
                 Some(all) => values.extend(self.wanted.iter().map(|at| all[*at as usize])),
-                None => column
-                    .column()
-                    .gather_into(&self.wanted, values, |sum: i64, delta| {
-                        sum.wrapping_add(zigzag_decode(delta))
-                    })?,
+                None => column.column().gather_sums_into(&self.wanted, values)?,
             }
         }
         for (values, column) in [
@@ -366,7 +367,7 @@ impl DensePicker {
             (&mut self.visibles, info.visibles),
         ] {
             values.clear();
-            column.gather_into(&self.wanted, values, |_, value| value)?;
+            column.gather_into(&self.wanted, values)?;
         }
         Ok(())
     }

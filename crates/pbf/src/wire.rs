@@ -406,23 +406,28 @@ impl<'a> Varints<'a> {
     ///
     /// What is folded should be a few numbers; they stay in registers, which what a closure changes does not.
     #[inline(always)]
-    pub fn fold<A: Copy>(self, init: A, step: impl FnMut(A, u64) -> A) -> Result<A, WireError> {
-        self.fold_pieces::<false, A>(init, step)
+    pub fn fold<A: Copy>(self, init: A, mut step: impl FnMut(A, u64) -> A) -> Result<A, WireError> {
+        self.fold_pieces::<false, A>(init, |folded, _, number| step(folded, number))
     }
 
+    /// Folds numbers with their places, which are counted from 0.
     #[inline(always)]
     fn fold_pieces<const SKIP_ZEROS: bool, A: Copy>(
         mut self,
         init: A,
-        mut step: impl FnMut(A, u64) -> A,
+        mut step: impl FnMut(A, usize, u64) -> A,
     ) -> Result<A, WireError> {
-        let mut folded = init;
+        let (mut folded, mut first) = (init, 0);
         loop {
-            folded = bulk::fold::<SKIP_ZEROS, A>(self.chunk, folded, &mut step)?;
+            let piece = self.chunk;
+            folded = bulk::fold::<SKIP_ZEROS, A>(piece, folded, |folded, at, number| {
+                step(folded, first + at, number)
+            })?;
             self.chunk = &[];
             if self.more.is_empty() || !self.refill() {
                 return Ok(folded);
             }
+            first += count_varints(piece);
         }
     }
 
@@ -454,7 +459,7 @@ impl<'a> Varints<'a> {
         init: A,
         mut step: impl FnMut(A, i64) -> A,
     ) -> Result<A, WireError> {
-        let (_, folded) = self.fold_pieces::<SKIP_ZEROS, _>((before, init), |(sum, folded), delta| {
+        let (_, folded) = self.fold_pieces::<SKIP_ZEROS, _>((before, init), |(sum, folded), _, delta| {
             let sum = sum.wrapping_add(zigzag_decode(delta));
             (sum, step(folded, sum))
         })?;
@@ -491,36 +496,62 @@ impl<'a> Varints<'a> {
         Ok(())
     }
 
-    /// Appends to `out` what `next` makes of the numbers up to each of these places, which are counted from 0 and
-    /// ascend. `next` has what it made of the numbers before, and the number. Nothing is appended if there is no
-    /// number.
+    /// Appends to `out` the numbers at these places, which are counted from 0 and ascend. Nothing is appended if there
+    /// is no number.
     ///
-    /// O(bytes), and several times faster than [`Varints::decode_into`] where few places are asked for.
+    /// O(bytes), eight at a time where few places are asked for.
+    ///
+    /// # Errors
+    ///
+    /// A varint at one of these places that is broken.
     ///
     /// # Panics
     ///
     /// If the places do not ascend.
-    pub fn gather_into<T: Copy + Default>(
-        self,
-        places: &[u32],
-        out: &mut Vec<T>,
-        mut next: impl FnMut(T, u64) -> T,
-    ) -> Result<(), WireError> {
-        let Some(first) = places.first().filter(|_| !self.is_empty()) else {
-            return Ok(());
-        };
-        // There are fewer numbers than this in a block.
-        const NEVER: u32 = u32::MAX;
-        let mut gaps = places.windows(2).map(|pair| pair[1] - pair[0] - 1);
-        self.fold((T::default(), *first), |(value, gap), number| {
-            let value = next(value, number);
-            if gap > 0 {
-                return (value, gap - 1);
-            }
-            out.push(value);
-            (value, gaps.next().unwrap_or(NEVER))
-        })?;
+    pub fn gather_into(mut self, places: &[u32], out: &mut Vec<u64>) -> Result<(), WireError> {
+        let mut at = 0;
+        for place in places {
+            self.skip((place - at) as usize);
+            let Some(number) = self.try_next()? else { break };
+            out.push(number);
+            at = place + 1;
+        }
         Ok(())
+    }
+
+    /// Appends to `out` the running sums of the zigzag-coded numbers at these places, which are counted from 0 and
+    /// ascend. Nothing is appended if there is no number.
+    ///
+    /// O(bytes), and several times faster than [`Varints::decode_deltas_into`] where few places are asked for and most
+    /// numbers are 0, as in columns of metadata.
+    pub fn gather_sums_into(self, places: &[u32], out: &mut Vec<i64>) -> Result<(), WireError> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        let (start, end) = (out.len(), places.len());
+        out.resize(start + end, 0);
+        let sums = &mut out[start..];
+        let (sum, done) = self.fold_pieces::<true, _>((0i64, 0usize), |(sum, mut done), at, delta| {
+            // Up to here the sum has not changed.
+            while let (Some(place), Some(slot)) = (places.get(done), sums.get_mut(done))
+                && (*place as usize) < at
+            {
+                *slot = sum;
+                done += 1;
+            }
+            (sum.wrapping_add(zigzag_decode(delta)), done)
+        })?;
+        sums[done..].fill(sum);
+        Ok(())
+    }
+
+    /// Moves past so many numbers, or all that are left. O(bytes), eight at a time.
+    fn skip(&mut self, mut count: usize) {
+        while count > 0 && (!self.chunk.is_empty() || !self.more.is_empty() && self.refill()) {
+            let (passed, bytes) = passed_varints(self.chunk, count);
+            count -= passed;
+            self.chunk = &self.chunk[bytes..];
+        }
     }
 
     /// Moves past at most `most` numbers that are 0, and gives how many. It stops before one that is not, or that
@@ -586,6 +617,28 @@ fn leading_zeros(bytes: &[u8]) -> usize {
     }
     let rest = tail.iter().position(|byte| *byte != 0);
     bytes.len() - tail.len() + rest.unwrap_or(tail.len())
+}
+
+/// How many varints, at most `most`, end in these bytes, and how many bytes they take; all bytes if fewer end there.
+fn passed_varints(bytes: &[u8], most: usize) -> (usize, usize) {
+    let (words, _) = bytes.as_chunks::<8>();
+    let (mut passed, mut at) = (0, 0);
+    for word in words {
+        let ends = (!u64::from_le_bytes(*word) & 0x8080_8080_8080_8080).count_ones() as usize;
+        if passed + ends >= most {
+            break;
+        }
+        passed += ends;
+        at += 8;
+    }
+    for byte in &bytes[at..] {
+        if passed == most {
+            return (passed, at);
+        }
+        passed += usize::from(*byte < 0x80);
+        at += 1;
+    }
+    (passed, bytes.len())
 }
 
 /// How many varints end in these bytes.
@@ -727,6 +780,18 @@ mod tests {
         assert_eq!(read_varint(&mut [].as_slice()), Err(WireError::Truncated));
     }
 
+    /// The column that is field 3 of a message.
+    fn in_pieces(message: &[u8]) -> Varints<'_> {
+        let mut column = Varints::default();
+        let mut fields = Fields::new(message);
+        while let Some(field) = fields.try_next_field().unwrap() {
+            if field.number == 3 {
+                column.push(field).unwrap();
+            }
+        }
+        column
+    }
+
     #[test]
     fn a_column_in_pieces() {
         // Field 3: packed {1, 2}, a single 300, another field, packed {}, packed {4}.
@@ -736,13 +801,7 @@ mod tests {
         write_varint_field(&mut message, 9, 77);
         write_bytes_field(&mut message, 3, &[]);
         write_bytes_field(&mut message, 3, &[4]);
-        let mut column = Varints::default();
-        let mut fields = Fields::new(&message);
-        while let Some(field @ Field { number, .. }) = fields.try_next_field().unwrap() {
-            if number == 3 {
-                column.push(field).unwrap();
-            }
-        }
+        let mut column = in_pieces(&message);
         assert_eq!(column.count(), 4);
         let mut values = Vec::new();
         while let Some(value) = column.try_next().unwrap() {
@@ -808,14 +867,27 @@ mod tests {
         ) {
             let mut bytes = Vec::new();
             values.iter().for_each(|(value, _)| write_sint(&mut bytes, *value));
+            let mut message = Vec::new();
+            for piece in values.chunks(70) {
+                let mut bytes = Vec::new();
+                piece.iter().for_each(|(value, _)| write_sint(&mut bytes, *value));
+                write_bytes_field(&mut message, 3, &bytes);
+            }
             let numbered = (0u32..).zip(&values);
             let places: Vec<u32> = numbered.filter(|(_, (_, wanted))| *wanted).map(|(at, _)| at).collect();
-            let mut found = Vec::new();
-            let add = |sum: i64, number| sum.wrapping_add(zigzag_decode(number));
-            Varints::packed(&bytes).gather_into(&places, &mut found, add).unwrap();
+            let wanted = |all: &[i64]| places.iter().map(|at| all[*at as usize]).collect::<Vec<_>>();
             let mut sums = Vec::new();
             Varints::packed(&bytes).decode_deltas_into(&mut sums).unwrap();
-            prop_assert_eq!(found, places.iter().map(|at| sums[*at as usize]).collect::<Vec<_>>());
+            let columns = [Varints::packed(&bytes), in_pieces(&message)];
+            for column in columns {
+                let (mut found, mut numbers) = (Vec::new(), Vec::new());
+                column.gather_sums_into(&places, &mut found).unwrap();
+                prop_assert_eq!(found, wanted(&sums));
+                column.gather_into(&places, &mut numbers).unwrap();
+                let numbers: Vec<i64> = numbers.into_iter().map(zigzag_decode).collect();
+                let all: Vec<i64> = values.iter().map(|(value, _)| *value).collect();
+                prop_assert_eq!(numbers, wanted(&all));
+            }
 
             let zeros = values.iter().take_while(|(value, _)| *value == 0).count();
             for most in [0, 1, 7, 8, 200] {

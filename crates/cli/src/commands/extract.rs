@@ -44,7 +44,11 @@ Strategies (-s) and their options (-S):
   smart           besides, all node and way members of some relations
                   types=any or types=A,B: of relations of these types [default: multipolygon]
                   tags=KEY,KEY=VALUE: of those only ones with such a tag
-                  complete-partial-relations=X: also of relations with X percent of their members inside"
+                  complete-partial-relations=X: also of relations with X percent of their members inside
+
+Outputs get their names when they are complete; before, they have none, and a killed process leaves nothing behind.
+Only if there are more outputs than the system lets a process have files open (ulimit -Hn) are they written under
+temporary names, .osmill-*.tmp in their folders, which remain then."
 )]
 pub struct ExtractArgs {
     /// File of any format; '-' is standard input

@@ -129,7 +129,7 @@ fn meets(region: &Region, refs: &[i64], locations: &HashMap<i64, Location>, wish
 fn node_codes(work: &Work<'_>, sides: &Sides) -> Result<Codes> {
     let codes = Codes::default();
     let budget = IdBudget::of(work.job, "the sides of the region that nodes lie on");
-    let blobs = select::blobs_of(work.plan, KindSet::NODES, |_| true);
+    let blobs = select::blobs_of(&work.known.plan, KindSet::NODES, |_| true);
     work.job.pass("sides", work.input.file(), &blobs).scan(
         <(NodeColumns, [Vec<i64>; 4])>::default,
         |(columns, beyond), blob| {
@@ -160,7 +160,7 @@ fn candidate_ways(
     ways: &RegionIds,
     wish: Wish,
 ) -> Result<Vec<(i64, Vec<i64>)>> {
-    let blobs = select::blobs_of(work.plan, KindSet::WAYS, |_| true);
+    let blobs = select::blobs_of(&work.known.plan, KindSet::WAYS, |_| true);
     let look = |found: &mut Vec<(i64, Vec<i64>)>, blob: &mut Blob| {
         let mut known = ways.cursor();
         let mut refs = Vec::new();
@@ -192,14 +192,14 @@ fn locations_of(work: &Work<'_>, ways: &[(i64, Vec<i64>)]) -> Result<HashMap<i64
     for (_, refs) in ways {
         wanted.insert_all(Kind::Node, refs);
     }
-    select::locations_of(work.job, "nodes around", (work.input, work.plan), &wanted)
+    select::locations_of(work.job, "nodes around", (work.input, &work.known.plan), &wanted)
 }
 
 /// Relations that are areas and have a part of the region inside. Those whose borders are not all there are
 /// passed over.
 fn surrounding_relations(work: &Work<'_>, region: &Region, codes: &Codes) -> Result<HashSet<i64>> {
     // Areas with their member ways, then the sides that all nodes of each of these have in common.
-    let blobs = select::blobs_of(work.plan, KindSet::RELATIONS, |_| true);
+    let blobs = select::blobs_of(&work.known.plan, KindSet::RELATIONS, |_| true);
     let members = Wanted::new(work.job);
     let areas = select::find(work.job, ("areas around", work.input, &blobs), |found, blob| {
         select::for_each_relation(blob, |relation| {
@@ -219,7 +219,9 @@ fn surrounding_relations(work: &Work<'_>, region: &Region, codes: &Codes) -> Res
         })
     })?;
     members.complete()?;
-    let blobs = select::blobs_of(work.plan, KindSet::WAYS, |record| members.may_touch(record));
+    let blobs = select::blobs_of(&work.known.plan, KindSet::WAYS, |record| {
+        members.may_touch(record)
+    });
     let common = select::find(work.job, ("borders around", work.input, &blobs), |found, blob| {
         select::for_each_way(blob, |id, refs| {
             if members.has(Kind::Way, id) {
@@ -240,7 +242,7 @@ fn surrounding_relations(work: &Work<'_>, region: &Region, codes: &Codes) -> Res
         })
         .map(|(id, _)| id)
         .collect();
-    let borders = boundary::borders(work.job, (work.input, work.plan), |relation| {
+    let borders = boundary::borders(work.job, (work.input, &work.known.plan), |relation| {
         candidates.contains(&relation.id())
     })?;
     let surrounds = |border: &[_]| assemble(border).is_ok_and(|area| region.is_enclosed_by(&area));

@@ -2,12 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 
-use osmill_engine::{Blob, BlobEntry, Input, Job, KernelResult, Plan, Result, Sink, TaskOutputs};
+use osmill_engine::{Blob, BlobEntry, Input, Job, KernelResult, Result, Sink, TaskOutputs};
 use osmill_geometry::{Coverage, MultiPolygon, Region, RegionSet};
 use osmill_model::{BoundingBox, Kind, KindSet};
 use osmill_pbf::{IndexRecord, NodeColumns, Relation};
 
 use super::around;
+use super::order::{Known, Learned};
 use super::region_ids::{Cursor, Gather, RegionIds};
 use super::strategy::Strategy;
 use super::write::{Parts, Writing};
@@ -17,12 +18,21 @@ use crate::select::{self, HeldBack, IdBudget};
 pub struct Work<'a> {
     pub job: &'a Job,
     pub input: &'a Input,
-    pub plan: &'a Plan,
-    pub regions: RegionSet,
+    pub known: Known,
+    pub regions: &'a RegionSet,
     pub strategy: &'a Strategy,
     pub history: bool,
     /// See [`select::is_orderly`].
     pub orderly: bool,
+}
+
+/// How the passes ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found {
+    /// All that belongs to the extracts was written.
+    All,
+    /// The file is not as orderly as it was presumed to be. What was written has to be thrown away.
+    Disorder,
 }
 
 /// Outputs that nothing goes into: those of passes that only look.
@@ -72,6 +82,7 @@ struct Related {
     ways: Vec<Gather>,
     /// All pairs of a member relation and the relation that it is a member of.
     parents: Vec<(i64, i64)>,
+    learned: Vec<Learned>,
 }
 
 impl Work<'_> {
@@ -88,15 +99,21 @@ impl Work<'_> {
     ///
     /// In an orderly file, what `simple` finds is written at once. For the other strategies it is held, and only
     /// blobs in which there turns out to be more are read again.
-    pub fn run(&self, area: &MultiPolygon, wish: around::Wish, sinks: &[Sink]) -> Result<()> {
+    pub fn run(&mut self, area: &MultiPolygon, wish: around::Wish, sinks: &[Sink]) -> Result<Found> {
         let around = wish != around::Wish::default();
         let at_once = self.orderly && !around && *self.strategy == Strategy::Simple;
         let some = |is: bool| if is { sinks } else { NONE };
         let ways_held = self.orderly && !around;
         let held = (!at_once).then(|| HeldBack::new(self.job));
         let held = held.as_ref();
-        let inside = self.nodes_inside(some(self.orderly), held)?;
-        let (mut nodes, mut ways) = self.ways_with(&inside, some(ways_held), held)?;
+        let (inside, learned) = self.nodes_inside(some(self.orderly), held)?;
+        if !self.known.learn(Kind::Node, learned) {
+            return Ok(Found::Disorder);
+        }
+        let (mut nodes, mut ways, learned) = self.ways_with(&inside, some(ways_held), held)?;
+        if !self.known.learn(Kind::Way, learned) {
+            return Ok(Found::Disorder);
+        }
         let mut surrounding = HashSet::new();
         if around {
             let found = around::around(self, &Region::new(area.clone()), &ways, wish)?;
@@ -107,7 +124,12 @@ impl Work<'_> {
             surrounding = found.relations;
         }
         let related = self.relations_with(&inside, &ways, &surrounding, some(at_once))?;
-        let Some(held) = held else { return Ok(()) };
+        if !self.known.learn(Kind::Relation, related.learned) {
+            return Ok(Found::Disorder);
+        }
+        let Some(held) = held else {
+            return Ok(Found::All);
+        };
         let mut relations = RegionIds::new(related.relations)?;
         if self.completes_ways() {
             relations = with_parents(relations, related.parents)?;
@@ -136,7 +158,8 @@ impl Work<'_> {
             none: RegionIds::new([])?,
             ways_held,
         };
-        self.write(&chosen, held, sinks)
+        self.write(&chosen, held, sinks)?;
+        Ok(Found::All)
     }
 
     /// The deleted elements of a change file by kind, which belong to all extracts: without them the deletions would
@@ -146,7 +169,7 @@ impl Work<'_> {
         if !self.input.is_change() {
             return Ok(deleted);
         }
-        let blobs = select::blobs_of(self.plan, KindSet::ALL, |record| record.has_visibility);
+        let blobs = select::blobs_of(&self.known.plan, KindSet::ALL, |record| record.has_visibility);
         let regions = self.regions.len() as u32;
         let budget = self.budget();
         let states = self.job.pass("deletions", self.input.file(), &blobs).scan(
@@ -169,11 +192,14 @@ impl Work<'_> {
     }
 
     /// The nodes inside, which are written to `sinks` or held.
-    fn nodes_inside(&self, sinks: &[Sink], held: Option<&HeldBack>) -> Result<RegionIds> {
+    fn nodes_inside(&self, sinks: &[Sink], held: Option<&HeldBack>) -> Result<(RegionIds, Vec<Learned>)> {
         #[derive(Default)]
         struct State {
+            learned: Learned,
             inside: Gather,
             columns: NodeColumns,
+            /// Places of nodes that may be inside.
+            near: Vec<u32>,
             parts: Parts,
         }
         // What is known of a blob by its box: regions that hold all of it, and whether others hold a part.
@@ -186,7 +212,7 @@ impl Work<'_> {
             let whole: Vec<u32> = whole.map(|(region, _)| region as u32).collect();
             (whole, coverages.contains(&Coverage::Mixed))
         };
-        let blobs = select::blobs_of(self.plan, KindSet::NODES, |record| {
+        let blobs = self.known.blobs_of(Kind::Node, |record| {
             let outside = |bbox| self.regions.classify_union(bbox) == Coverage::Outside;
             record.bbox.is_some_and(|bbox| !outside(bbox))
         });
@@ -196,22 +222,32 @@ impl Work<'_> {
             State::default,
             |state, blob, outs| {
                 let State {
+                    learned,
                     inside,
                     columns,
+                    near,
                     parts,
                 } = state;
+                learned.look(blob)?;
                 let Some(bbox) = blob.record()?.bbox else {
                     return Ok(());
                 };
                 let (whole, partly) = coverage(bbox);
                 columns.read(blob.block()?)?;
                 parts.begin();
-                for (&id, location) in columns.ids.iter().zip(&columns.locations) {
+                near.clear();
+                match whole.is_empty() {
+                    true => self.regions.find_near(&columns.locations, near),
+                    false => near.extend(0..columns.ids.len() as u32),
+                }
+                for &place in near.iter() {
+                    let id = columns.ids[place as usize];
+                    parts.turn_to(place);
                     let mut found = |region| {
                         inside.add(region, id);
                         parts.add(region);
                     };
-                    match *location {
+                    match columns.locations[place as usize] {
                         Some(location) if partly => {
                             self.regions.for_each_containing(location, found);
                         }
@@ -220,14 +256,15 @@ impl Work<'_> {
                         }
                         _ => {}
                     }
-                    parts.next();
                 }
+                parts.turn_to(columns.ids.len() as u32);
                 inside.charge(&budget)?;
                 parts.lend(columns);
                 put(parts, blob, outs, held)
             },
         )?;
-        RegionIds::new(states.into_iter().map(|state| state.inside))
+        let (inside, learned): (Vec<_>, Vec<_>) = states.into_iter().map(|s| (s.inside, s.learned)).unzip();
+        Ok((RegionIds::new(inside)?, learned))
     }
 
     /// The ways with a node inside, which are written to `sinks` or held, and, if ways are completed, the nodes of
@@ -237,8 +274,9 @@ impl Work<'_> {
         inside: &RegionIds,
         sinks: &[Sink],
         held: Option<&HeldBack>,
-    ) -> Result<(Vec<Gather>, RegionIds)> {
+    ) -> Result<(Vec<Gather>, RegionIds, Vec<Learned>)> {
         struct State<'r> {
+            learned: Learned,
             inside: Cursor<'r>,
             ways: Gather,
             nodes: Gather,
@@ -248,6 +286,7 @@ impl Work<'_> {
             parts: Parts,
         }
         let make = || State {
+            learned: Learned::default(),
             inside: inside.cursor(),
             ways: Gather::default(),
             nodes: Gather::default(),
@@ -258,12 +297,13 @@ impl Work<'_> {
         // With history the nodes of all versions are noted later.
         let note_nodes = self.completes_ways() && !self.history;
         let budget = self.budget();
-        let blobs = select::blobs_of(self.plan, KindSet::WAYS, |_| !inside.is_empty());
+        let blobs = self.known.blobs_of(Kind::Way, |_| !inside.is_empty());
         let states = self.job.pass("ways", self.input.file(), &blobs).write_many(
             sinks,
             make,
             |state, blob, outs| {
                 let State {
+                    learned,
                     inside,
                     ways,
                     nodes,
@@ -271,6 +311,7 @@ impl Work<'_> {
                     found,
                     parts,
                 } = state;
+                learned.look(blob)?;
                 parts.begin();
                 select::for_each_way(blob, |id, column| {
                     // Most ways are in no region.
@@ -301,8 +342,13 @@ impl Work<'_> {
                 put(parts, blob, outs, held)
             },
         )?;
-        let (nodes, ways): (Vec<_>, Vec<_>) = states.into_iter().map(|s| (s.nodes, s.ways)).unzip();
-        Ok((nodes, RegionIds::new(ways)?))
+        let (mut nodes, mut ways, mut learned) = (Vec::new(), Vec::new(), Vec::new());
+        for state in states {
+            nodes.push(state.nodes);
+            ways.push(state.ways);
+            learned.push(state.learned);
+        }
+        Ok((nodes, RegionIds::new(ways)?, learned))
     }
 
     /// The relations that belong to the extracts; of those that are completed the nodes and the ways. The
@@ -325,15 +371,20 @@ impl Work<'_> {
             found: Vec::new(),
             parents: Vec::new(),
             parts: Parts::default(),
+            learned: Learned::default(),
         };
         let wanted = *self.strategy != Strategy::CompleteWays { relations: false };
         let any = !inside.is_empty() || !ways.is_empty() || !surrounding.is_empty();
-        let blobs = select::blobs_of(self.plan, KindSet::RELATIONS, |_| wanted && any);
+        let blobs = self.known.blobs_of(Kind::Relation, |_| wanted && any);
         let budget = self.budget();
         let states = self.job.pass("relations", self.input.file(), &blobs).write_many(
             sinks,
             make,
             |state, blob, outs| {
+                state.learned.look(blob)?;
+                if !wanted || !any {
+                    return Ok(());
+                }
                 state.parts.begin();
                 select::for_each_relation(blob, |relation| state.look(relation))?;
                 state.relations.charge(&budget)?;
@@ -348,6 +399,7 @@ impl Work<'_> {
             related.nodes.push(state.member_nodes);
             related.ways.push(state.member_ways);
             related.parents.extend(state.parents);
+            related.learned.push(state.learned);
         }
         Ok(related)
     }
@@ -362,7 +414,7 @@ impl Work<'_> {
         if more.is_empty() {
             return Ok(Vec::new());
         }
-        let blobs = select::blobs_of(self.plan, KindSet::WAYS, |record| {
+        let blobs = self.known.blobs_of(Kind::Way, |record| {
             record.kinds.single().is_none() || more.may_touch(record)
         });
         let make = || {
@@ -402,7 +454,7 @@ impl Work<'_> {
             blob.index
                 .is_none_or(|record| chosen.is_to_be_read(&record, self.orderly))
         };
-        let mut blobs = self.plan.blobs.clone();
+        let mut blobs = self.known.plan.blobs.clone();
         blobs.retain(|blob| held.has(blob) || is_to_be_read(blob));
         let make = || {
             let cursors = Kind::ALL.map(|kind| chosen.of(kind).map(RegionIds::cursor));
@@ -431,6 +483,7 @@ struct Relating<'r> {
     found: Vec<(u32, usize)>,
     parents: Vec<(i64, i64)>,
     parts: Parts,
+    learned: Learned,
 }
 
 impl Relating<'_> {

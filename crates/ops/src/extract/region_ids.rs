@@ -304,13 +304,20 @@ pub struct Cursor<'r> {
 }
 
 impl Cursor<'_> {
-    /// The masks of a block.
-    #[inline]
-    fn seek(&mut self, block: u64) -> Range<usize> {
+    /// Whether a block occurs.
+    #[inline(always)]
+    fn turn_to(&mut self, block: u64) -> bool {
         if block >> 6 != self.group {
             self.group = block >> 6;
             (self.blocks, self.first) = self.ids.group(self.group);
         }
+        self.blocks >> (block & 63) & 1 == 1
+    }
+
+    /// The masks of a block.
+    #[inline]
+    fn seek(&mut self, block: u64) -> Range<usize> {
+        self.turn_to(block);
         match number_of(block, self.blocks, self.first) {
             Some(number) => self.ids.shape.masks_of(number),
             None => 0..0,
@@ -318,11 +325,13 @@ impl Cursor<'_> {
     }
 
     /// Whether the id belongs to any region.
-    #[inline]
+    #[inline(always)]
     pub fn any(&mut self, id: i64) -> bool {
         let (block, bit) = place(id);
-        let masks = self.seek(block);
-        self.ids.masks[masks].iter().any(|mask| mask & bit != 0)
+        self.turn_to(block) && {
+            let masks = self.seek(block);
+            self.ids.masks[masks].iter().any(|mask| mask & bit != 0)
+        }
     }
 
     /// Calls `visit` with every one of `regions` that the id does not belong to.

@@ -4,7 +4,7 @@ use osmill_engine::{Blob, Held, HoldStore, KernelResult, TaskOutputs};
 use osmill_pbf::{DensePicker, Element, NodeColumns};
 
 use super::region_ids::Cursor;
-use crate::select::{self, Fate};
+use crate::select;
 
 /// Elements of a blob that are held as views at once.
 const HELD: usize = 1 << 14;
@@ -18,7 +18,6 @@ pub struct Parts {
     total: u32,
     /// How many elements of the blob each region has.
     counts: Vec<u32>,
-    fates: Vec<Fate>,
     picker: DensePicker,
     /// For each region whether it has more in the blob than what is held.
     stale: Vec<bool>,
@@ -35,6 +34,12 @@ impl Parts {
         self.pairs.clear();
         self.stale.clear();
         self.total = 0;
+    }
+
+    /// Turns to the element of this number, counted from 0, which does not lie before the one at hand.
+    #[inline]
+    pub fn turn_to(&mut self, number: u32) {
+        self.total = number;
     }
 
     /// Turns to the next element of the blob.
@@ -70,7 +75,7 @@ impl Parts {
     ) -> KernelResult {
         let Parts { pairs, stale, .. } = self;
         let is_stale = |region: u32| stale.get(region as usize) == Some(&true);
-        held.retain(store, |region| !is_stale(region));
+        held.retain(|region| !is_stale(region));
         outs.restore(held, store)?;
         pairs.retain(|(_, region)| is_stale(*region));
         self.write(blob, outs)
@@ -82,7 +87,6 @@ impl Parts {
             pairs,
             total,
             counts,
-            fates,
             picker,
             ..
         } = self;
@@ -90,13 +94,11 @@ impl Parts {
             return Ok(());
         }
         let total = *total;
-        if outs.len() == 1 {
-            fates.clear();
-            fates.resize(total as usize, Fate::Drop);
-            for (at, _) in pairs.iter() {
-                fates[*at as usize] = Fate::Keep;
-            }
-            return outs.to(0, |out| select::write_fates(blob, out, fates, picker));
+        if outs.len() == 1 && pairs.len() < total as usize {
+            let wanted = pairs.iter().map(|(at, _)| *at);
+            return outs.to(0, |out| {
+                select::for_each_picked(blob.decoded(), picker, wanted, |_, element| out.keep(&element))
+            });
         }
         counts.clear();
         counts.resize(outs.len(), 0);
@@ -109,10 +111,7 @@ impl Parts {
             outs.to(region, |out| out.copy(blob))?;
         }
         pairs.retain(|(_, region)| counts[*region as usize] < total);
-        fates.clear();
-        fates.resize(total as usize, Fate::Drop);
-        pairs.iter().for_each(|(at, _)| fates[*at as usize] = Fate::Keep);
-        write_parts(blob, pairs, (fates, picker), outs)
+        write_parts(blob, pairs, picker, outs)
     }
 }
 
@@ -165,11 +164,11 @@ impl<'r> Writing<'r> {
 }
 
 /// Writes elements to the outputs of their regions, given as pairs in the order of the elements. Each element is
-/// read once, whatever the number of regions. `wanted` tells which elements have pairs.
+/// read once, whatever the number of regions.
 fn write_parts(
     blob: &Blob,
     pairs: &[(u32, u32)],
-    (wanted, picker): (&[Fate], &mut DensePicker),
+    picker: &mut DensePicker,
     outs: &mut TaskOutputs<'_>,
 ) -> KernelResult {
     let mut held: Vec<Element<'_>> = Vec::new();
@@ -185,27 +184,17 @@ fn write_parts(
         places.clear();
         Ok(())
     };
-    let Some((last, _)) = pairs.last() else {
-        return Ok(());
-    };
-    let mut runs = pairs.chunk_by(|a, b| a.0 == b.0).peekable();
-    let end = *last as usize + 1;
-    select::for_each_picked(
-        blob.decoded(),
-        picker,
-        end,
-        |at| wanted[at] == Fate::Keep,
-        |at, element| {
-            let Some(run) = runs.next_if(|run| run[0].0 as usize == at) else {
-                return Ok(());
-            };
-            places.extend(run.iter().map(|(_, region)| (*region, held.len() as u32)));
-            held.push(element);
-            match held.len() == HELD {
-                true => flush(&mut held, &mut places),
-                false => Ok(()),
-            }
-        },
-    )?;
+    let by_element = || pairs.chunk_by(|a, b| a.0 == b.0);
+    let wanted = by_element().map(|run| run[0].0);
+    let mut runs = by_element();
+    select::for_each_picked(blob.decoded(), picker, wanted, |_, element| {
+        let run = runs.next().unwrap_or_default();
+        places.extend(run.iter().map(|(_, region)| (*region, held.len() as u32)));
+        held.push(element);
+        match held.len() == HELD {
+            true => flush(&mut held, &mut places),
+            false => Ok(()),
+        }
+    })?;
     flush(&mut held, &mut places)
 }
