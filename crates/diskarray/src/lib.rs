@@ -61,7 +61,7 @@
 //! What a batch replaces is free after its commit, and the next batch wants as much again: writing to storage that the file system has to find for
 //! each write takes twice the time and more. So free segments are kept as far as recent commits took so many; the rest, but for a sixteenth of what is in
 //! use, goes back to the file system at a commit, 64 MiB at a time, as holes, and at checkpoints the end of the file is cut. The room ebbs by a thirty-second part a
-//! commit. Storage is reserved, up to 64 MiB ahead, in one call before it is written.
+//! commit.
 //!
 //! # Memory
 //!
@@ -142,6 +142,8 @@
 //! - Extents of 8 or 16 KiB: fewer random operations a second on the devices measured, and dearer single changes.
 //! - Queues deeper than the device's knee, registered buffers, SQPOLL: no gain, or loss.
 //! - Extents looked ahead in the pool until their turn: changed extents and their writing pushed them out, and a third of single changes read twice.
+//! - Reserving space with `fallocate`, 64 MiB ahead: writes alone are a third faster into it, but the first batch of 1 M into a scattered file of 128 M keys took
+//!   4.8 and 6.9 s instead of 2.7 and 2.8.
 //! - Unpacking bitmaps to change them: 130 us a change.
 //! - Binary search in a raw extent: nine dependent cache misses; two rounds of independent loads are twice as fast.
 //! - Changed extents as vectors on the heap: freed, they left holes of an eighth of their size, and nothing went back to the system.

@@ -6,8 +6,8 @@
 //! and no snapshot can reach it. The map is not stored: opening a file rebuilds it from the directory.
 //!
 //! Free segments beyond what recent commits took, and a sixteenth of what is in use, are *absent*: the file system has them back, as holes or by a
-//! shorter file. Writing to storage that the file system finds block by block is several times slower than writing to what it reserved in one call, so
-//! absent segments are provided in stretches before they are used, and a store that goes on to replace much at each commit keeps the room for it.
+//! shorter file. Writing where the file system has to find storage first takes twice the time and more, so a store that goes on to replace much at each
+//! commit keeps the room for it.
 
 use std::collections::VecDeque;
 

@@ -145,17 +145,6 @@ impl Backend for FileBackend {
     fn set_len(&self, bytes: u64) -> io::Result<()> {
         self.file.set_len(bytes)
     }
-    /// One allocation of the file system instead of one for every write, which are several times slower together.
-    #[cfg(target_os = "linux")]
-    fn reserve(&self, offset: u64, bytes: u64) -> io::Result<()> {
-        match fallocate(&self.file, FallocateFlags::empty(), offset, bytes) {
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) if self.len()? < offset + bytes => {
-                self.set_len(offset + bytes)
-            }
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
-            other => Ok(other?),
-        }
-    }
     #[cfg(target_os = "linux")]
     fn release(&self, offset: u64, bytes: u64) -> io::Result<()> {
         let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;

@@ -35,7 +35,7 @@ pub trait Backend: Send + Sync + 'static {
     }
     /// Grows with zeros or cuts.
     fn set_len(&self, bytes: u64) -> io::Result<()>;
-    /// Readies `bytes` from `offset` on for writing, and grows to their end when shorter. Nothing that was written is changed.
+    /// Readies `bytes` from `offset` on for writing: grows to their end when shorter. Nothing that was written is changed.
     fn reserve(&self, offset: u64, bytes: u64) -> io::Result<()> {
         let end = offset + bytes;
         if self.len()? < end {
