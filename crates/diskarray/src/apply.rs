@@ -237,9 +237,7 @@ impl Core {
                 self.rebudget();
             }
         }
-        if let Some(rest) = self.gather.finish(&store)? {
-            self.space.free(rest);
-        }
+        self.finish_writes()?;
         self.relieve_directory()?;
         self.rebudget();
         Ok(batch.applied)

@@ -75,8 +75,7 @@ impl Core {
         match r {
             // The caller's mistake: nothing of the input is reachable, the store stays as it was.
             Err(Error::NotAscending { .. }) => {
-                let store = self.store.clone();
-                self.guarded(|core| core.gather.finish(&store))?;
+                self.guarded(Self::finish_writes)?;
             }
             Err(_) => self
                 .store
@@ -122,9 +121,7 @@ impl Core {
         for entry in std::mem::take(&mut out.entries) {
             builder.add(self, 1, entry, None)?;
         }
-        if let Some(rest) = self.gather.finish(&store)? {
-            self.space.free(rest);
-        }
+        self.finish_writes()?;
         old.into_iter()
             .filter(|&loc| loc != NOWHERE)
             .for_each(|loc| self.space.free((loc, 1)));

@@ -38,6 +38,11 @@ impl Core {
             Durability::Eventual => overdue,
             Durability::Batch | Durability::Logged => true,
         };
+        #[cfg(test)]
+        if self.options.bugs.trim_early {
+            self.space.reclaim_too_early();
+            self.trim();
+        }
         if !durable {
             if self.readers() {
                 self.spill()?;
@@ -61,6 +66,9 @@ impl Core {
                 None => self.checkpoint(metadata)?,
             }
             self.settled();
+        }
+        if durable {
+            self.trim();
         }
         #[cfg(test)]
         if self.options.bugs.wrong_subtotal {
@@ -227,6 +235,8 @@ impl Core {
             self.tree.unpin(self.budget.directory);
         }
         self.settled();
+        // Until now the directory of the last checkpoint, which recovery begins with, named extents there.
+        self.shorten(true)?;
         Ok(())
     }
 
@@ -266,17 +276,25 @@ impl Core {
 
     /// Cuts free segments from the end of the file.
     pub(crate) fn cut_file(&mut self) -> Result<()> {
-        let blocks = self.space.shrink();
-        if blocks < self.file_blocks {
-            let bytes = u64::from(blocks) * BLOCK as u64;
-            self.store
-                .backend
-                .set_len(bytes)
-                .map_err(self.store.io("resize", bytes))?;
-            self.file_blocks = blocks;
+        if self.shorten(false)? {
             self.flush()?;
         }
         Ok(())
+    }
+
+    /// Cuts free segments from the end of the file, or only those without storage; whether there were any.
+    fn shorten(&mut self, only_absent: bool) -> Result<bool> {
+        let blocks = self.space.shrink(only_absent);
+        if blocks >= self.file_blocks {
+            return Ok(false);
+        }
+        let bytes = u64::from(blocks) * BLOCK as u64;
+        self.store
+            .backend
+            .set_len(bytes)
+            .map_err(self.store.io("resize", bytes))?;
+        self.file_blocks = blocks;
+        Ok(true)
     }
 
     fn publish(&mut self) {
@@ -369,7 +387,7 @@ impl NodeBatch {
         }
         if self.run.1 > self.filled {
             core.space
-                .free((self.run.0 + self.filled, self.run.1 - self.filled));
+                .give_back((self.run.0 + self.filled, self.run.1 - self.filled));
         }
         Ok(())
     }

@@ -132,8 +132,6 @@ fn move_extents(core: &mut Core, cut: u32, left: &mut u64) -> Result<u64> {
             break;
         }
     }
-    if let Some(rest) = core.gather.finish(&store)? {
-        core.space.free(rest);
-    }
+    core.finish_writes()?;
     Ok(moved)
 }

@@ -9,7 +9,7 @@ use crate::log::Superblock;
 use crate::node::{CHANGED, Entry, NODE_BYTES, NOWHERE};
 use crate::options::Options;
 use crate::pool::Pool;
-use crate::space::{MAX_BLOCKS, Run, SEGMENT, Space};
+use crate::space::{LEAST, Run, SEGMENT, Space};
 use crate::store::Store;
 use crate::transfer::Gather;
 use crate::tree::{Freed, Tree, guess};
@@ -193,8 +193,8 @@ impl Core {
     /// Makes an empty store on an empty back end.
     pub fn create(backend: Arc<dyn Backend>, name: &str, shape: Shape, options: Options) -> Result<Self> {
         let file_id = random_id();
-        let mut core = Self::bare(backend, name, shape, options, file_id, SEGMENT)?;
-        core.grow(SEGMENT)?;
+        let mut core = Self::bare(backend, name, shape, options, file_id, LEAST)?;
+        core.reserve((0, LEAST), LEAST)?;
         core.checkpoint(&[])?;
         // Both parities and their twins are in place before anyone relies on the file.
         core.checkpoint(&[])?;
@@ -373,27 +373,45 @@ impl Core {
         Ok(())
     }
 
-    /// Makes the file long enough for `blocks`.
-    pub(crate) fn grow(&mut self, blocks: u32) -> Result<()> {
-        if blocks <= self.file_blocks {
-            return Ok(());
+    /// Sees to storage for a run of blocks, a stretch ahead where segments have none.
+    fn provide(&mut self, run: Run) -> Result<()> {
+        let end = run.0 + run.1;
+        while let Some(stretch) = self.space.absent_stretch(run) {
+            self.reserve(stretch, end)?;
         }
-        let step = (self.file_blocks / 8).clamp(SEGMENT, 64 * SEGMENT);
-        let wanted = blocks.next_multiple_of(step).min(MAX_BLOCKS).max(blocks);
-        let bytes = |blocks: u32| u64::from(blocks) * BLOCK as u64;
-        // On a nearly full disk the step may not fit where the blocks themselves do.
-        let grown = [wanted, blocks]
-            .into_iter()
-            .find(|&b| self.store.backend.set_len(bytes(b)).is_ok());
-        self.file_blocks = match grown {
-            Some(b) => b,
-            None => {
-                let io = self.store.io("resize", bytes(blocks));
-                self.store.backend.set_len(bytes(blocks)).map_err(io)?;
-                blocks
-            }
-        };
+        // The last segment of a file may be cut short.
+        if end > self.file_blocks {
+            self.reserve((self.file_blocks, end - self.file_blocks), end)?;
+        }
         Ok(())
+    }
+
+    /// Reserves storage for a stretch, of which the blocks below `end` are needed.
+    fn reserve(&mut self, stretch: Run, end: u32) -> Result<()> {
+        let offset = |blocks: u32| u64::from(blocks) * BLOCK as u64;
+        // On a nearly full disk all of it may not fit where the blocks themselves do.
+        let needed = end.min(stretch.0 + stretch.1) - stretch.0;
+        let segments = needed.next_multiple_of(SEGMENT).min(stretch.1);
+        let mut result = Ok(());
+        for blocks in [stretch.1, segments, needed] {
+            result = self.store.backend.reserve(offset(stretch.0), offset(blocks));
+            if result.is_ok() {
+                self.space.provided((stretch.0, blocks));
+                self.file_blocks = self.file_blocks.max(stretch.0 + blocks);
+                break;
+            }
+        }
+        result.map_err(self.store.io("resize", offset(stretch.0)))
+    }
+
+    /// Gives storage back that recent commits do not call for.
+    pub(crate) fn trim(&mut self) {
+        for (block, blocks) in self.space.trim() {
+            let bytes = |n: u32| u64::from(n) * BLOCK as u64;
+            let within = blocks.min(self.file_blocks.saturating_sub(block));
+            // Where it fails the space is there still, and is reserved again before it is used.
+            let _ = self.store.backend.release(bytes(block), bytes(within));
+        }
     }
 
     /// Takes a run of blocks and makes the file long enough for it.
@@ -402,17 +420,21 @@ impl Core {
         if self.options.bugs.reuse_early {
             self.space.reclaim_too_early();
         }
-        let run = if least > SEGMENT {
-            self.space.allocate_exact(least)
-        } else {
-            self.space.allocate(least, want)
-        };
-        let run = run.ok_or_else(|| Error::Full {
+        let run = self.space.allocate(least, want).ok_or_else(|| Error::Full {
             file: self.store.name.clone(),
         })?;
-        self.grow(run.0 + run.1)?;
+        self.provide(run)?;
         self.unflushed = true;
         Ok(run)
+    }
+
+    /// Sends what was gathered, waits for all writes, and gives back what is left of the last run.
+    pub(crate) fn finish_writes(&mut self) -> Result<()> {
+        let store = self.store.clone();
+        if let Some(rest) = self.gather.finish(&store)? {
+            self.space.give_back(rest);
+        }
+        Ok(())
     }
 
     /// What the planner goes by for a batch of so many operations. A file that is worth it is measured once.

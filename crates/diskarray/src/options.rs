@@ -94,6 +94,8 @@ pub(crate) struct Bugs {
     pub skip_log_flush: bool,
     /// Freed blocks are handed out before the commit is durable.
     pub reuse_early: bool,
+    /// Storage of blocks that wait for a commit is given back before it.
+    pub trim_early: bool,
     /// Extents are not compared with the checksum in their parent.
     pub drop_parent_checksum: bool,
     /// A subtotal of the directory is off by one.

@@ -4,15 +4,23 @@
 //! writes: first segments that are free altogether, then, once a quarter of the file is free, the holes of the emptiest
 //! segments, else new segments at the end. A freed block is not handed out again before the commit that freed it is durable
 //! and no snapshot can reach it. The map is not stored: opening a file rebuilds it from the directory.
+//!
+//! Free segments beyond what recent commits took, and a sixteenth of what is in use, are *absent*: the file system has them back, as holes or by a
+//! shorter file. Writing where the file system has to find storage first takes twice the time and more, so a store that goes on to replace much at each
+//! commit keeps the room for it.
 
 use std::collections::VecDeque;
 
 /// Blocks of a segment. Tests use small ones, so that blocks are soon used again.
-pub const SEGMENT: u32 = if cfg!(test) { 64 } else { 256 };
+pub const SEGMENT: u32 = if cfg!(test) { 16 } else { 256 };
 /// First blocks of the file, kept for superblocks.
 pub const RESERVED: u32 = 64;
+/// Blocks of the shortest file: whole segments.
+pub const LEAST: u32 = RESERVED.div_ceil(SEGMENT) * SEGMENT;
 /// Block numbers stay below this; the bit above marks changed extents in memory.
 pub const MAX_BLOCKS: u32 = 1 << 31;
+/// Most segments whose storage is reserved or given back in one go: some milliseconds.
+const STRETCH: u32 = 64;
 
 /// A run of blocks: first block and length.
 pub type Run = (u32, u32);
@@ -73,6 +81,15 @@ pub struct Space {
     empty_hint: usize,
     freed: Freed,
     waiting: VecDeque<(u64, Freed)>,
+    /// A bit a segment: free, and without storage.
+    absent: Vec<u64>,
+    absent_segments: u32,
+    /// Segments that are free and have storage.
+    empty: u32,
+    /// Blocks handed out since the last durable commit.
+    demand: u32,
+    /// What commits took of late, in blocks; ebbs from commit to commit.
+    keep: u32,
     /// Allocate at the lowest free place, as compaction wants.
     pack: bool,
 }
@@ -91,17 +108,44 @@ impl Space {
             empty_hint: 0,
             freed: Freed::default(),
             waiting: VecDeque::new(),
+            absent: vec![],
+            absent_segments: 0,
+            empty: 0,
+            demand: 0,
+            keep: 0,
             pack: false,
         };
-        space.set_total(total.max(SEGMENT));
+        space.set_total(total.max(LEAST));
+        space.empty = space.total / SEGMENT;
         space.mark((0, RESERVED));
         space
     }
 
     fn set_total(&mut self, total: u32) {
         self.total = total.next_multiple_of(SEGMENT);
-        self.used.resize(self.total as usize / 64, 0);
+        self.used.resize((self.total as usize).div_ceil(64), 0);
         self.live.resize((self.total / SEGMENT) as usize, 0);
+        self.absent.resize(self.live.len().div_ceil(64), 0);
+    }
+
+    fn is_absent(&self, segment: u32) -> bool {
+        self.absent[segment as usize / 64] >> (segment % 64) & 1 == 1
+    }
+
+    fn is_empty(&self, segment: u32) -> bool {
+        self.live[segment as usize] == 0 && !self.is_absent(segment)
+    }
+
+    /// Changes whether a segment has storage.
+    fn set_absent(&mut self, segment: u32, absent: bool) {
+        debug_assert!(self.is_absent(segment) != absent);
+        let was_empty = self.is_empty(segment);
+        self.absent[segment as usize / 64] ^= 1 << (segment % 64);
+        match absent {
+            true => self.absent_segments += 1,
+            false => self.absent_segments -= 1,
+        }
+        self.empty = self.empty + u32::from(self.is_empty(segment)) - u32::from(was_empty);
     }
 
     pub fn total(&self) -> u32 {
@@ -120,7 +164,8 @@ impl Space {
 
     pub fn memory(&self) -> usize {
         let waiting: usize = self.waiting.iter().map(|(_, freed)| freed.memory()).sum();
-        self.used.capacity() * 8 + self.live.capacity() * 2 + self.freed.memory() + waiting
+        let maps = (self.used.capacity() + self.absent.capacity()) * 8 + self.live.capacity() * 2;
+        maps + self.freed.memory() + waiting
     }
 
     pub fn is_used(&self, block: u32) -> bool {
@@ -135,6 +180,7 @@ impl Space {
         }
         for b in run.0..run.0 + run.1 {
             self.used[b as usize / 64] |= 1 << (b % 64);
+            self.empty -= u32::from(self.is_empty(b / SEGMENT));
             self.live[(b / SEGMENT) as usize] += 1;
         }
         self.used_blocks += run.1;
@@ -148,11 +194,21 @@ impl Space {
             self.used[b as usize / 64] &= !(1 << (b % 64));
             let segment = (b / SEGMENT) as usize;
             self.live[segment] -= 1;
-            if self.live[segment] == 0 {
+            if self.is_empty(b / SEGMENT) {
+                self.empty += 1;
                 self.empty_hint = self.empty_hint.min(segment);
             }
         }
         self.used_blocks -= run.1;
+    }
+
+    /// Takes back the end of a run just handed out, of which nothing was written: the next run goes on there.
+    pub fn give_back(&mut self, rest: Run) {
+        self.release(rest);
+        self.demand = self.demand.saturating_sub(rest.1);
+        if self.cursor == rest.0 + rest.1 {
+            self.cursor = rest.0;
+        }
     }
 
     /// Frees blocks at the next durable commit.
@@ -211,8 +267,20 @@ impl Space {
         None
     }
 
-    /// Takes a run of `least..=want` blocks, `least <= SEGMENT`. `None` at the end of the format.
+    /// Takes a run of `least..=want` blocks, which may lie in an absent segment; more than a segment only where `least` is `want`. `None` at the end
+    /// of the format.
     pub fn allocate(&mut self, least: u32, want: u32) -> Option<Run> {
+        let run = if least > SEGMENT {
+            self.allocate_exact(least)
+        } else {
+            self.allocate_within(least, want)
+        }?;
+        self.demand += run.1;
+        Some(run)
+    }
+
+    /// A run inside of a segment.
+    fn allocate_within(&mut self, least: u32, want: u32) -> Option<Run> {
         // Holes are looked through once a call: a large run may fit none of them.
         let mut refills = 1;
         loop {
@@ -241,15 +309,19 @@ impl Space {
     fn next_segment(&mut self, refills: &mut u32) -> Option<u32> {
         while self.empty_hint < self.live.len() {
             self.empty_hint += 1;
-            if self.live[self.empty_hint - 1] == 0 {
+            if self.is_empty(self.empty_hint as u32 - 1) {
                 return Some(self.empty_hint as u32 - 1);
             }
         }
-        if u64::from(self.used_blocks) * 4 > u64::from(self.total) * 3 {
-            return None;
+        let stored = self.total - self.absent_segments * SEGMENT;
+        if u64::from(self.used_blocks) * 4 > u64::from(stored) * 3 {
+            return self.first_absent();
         }
         if self.candidates.is_empty() {
-            *refills = refills.checked_sub(1)?;
+            let Some(left) = refills.checked_sub(1) else {
+                return self.first_absent();
+            };
+            *refills = left;
             let sparse = |s: &u32| u32::from(self.live[*s as usize]) * 10 <= SEGMENT * 7;
             self.candidates = (0..self.live.len() as u32).filter(sparse).collect();
             self.candidates
@@ -261,22 +333,83 @@ impl Space {
         self.candidates.pop()
     }
 
-    /// Adds free segments at the end and returns the first.
+    /// The first absent segment that nothing was taken of.
+    fn first_absent(&self) -> Option<u32> {
+        let words = (0..).zip(&self.absent).filter(|(_, bits)| **bits != 0);
+        let mut segments = words.flat_map(|(word, bits)| {
+            (0..64)
+                .filter(move |bit| bits >> bit & 1 == 1)
+                .map(move |bit| word * 64 + bit)
+        });
+        segments.find(|&s| self.live[s as usize] == 0)
+    }
+
+    /// Adds `segments` absent segments at the end, or more, to be provided together; returns the first.
     fn extend(&mut self, segments: u32) -> Option<u32> {
         let first = self.total / SEGMENT;
-        let total = self
-            .total
-            .checked_add(segments * SEGMENT)
-            .filter(|&t| t <= MAX_BLOCKS)?;
-        self.set_total(total);
+        let most = (MAX_BLOCKS - self.total) / SEGMENT;
+        let added = segments.max((first / 8).min(STRETCH)).min(most);
+        if added < segments {
+            return None;
+        }
+        self.set_total(self.total + added * SEGMENT);
+        // They count as empty until then.
+        self.empty += added;
+        (first..first + added).for_each(|s| self.set_absent(s, true));
         Some(first)
     }
 
-    /// Takes exactly `n` consecutive blocks, of any number.
-    pub fn allocate_exact(&mut self, n: u32) -> Option<Run> {
-        if n <= SEGMENT {
-            return self.allocate(n, n);
+    /// The first absent segments that a run reaches, and those behind them, up to [`STRETCH`], as blocks.
+    pub fn absent_stretch(&self, run: Run) -> Option<Run> {
+        let last = (run.0 + run.1 - 1) / SEGMENT;
+        let first = (run.0 / SEGMENT..=last).find(|&s| self.is_absent(s))?;
+        let end = (first..self.total / SEGMENT).take(STRETCH as usize);
+        let n = end.take_while(|&s| self.is_absent(s)).count() as u32;
+        Some((first * SEGMENT, n * SEGMENT))
+    }
+
+    /// All segments that a run reaches have storage now.
+    pub fn provided(&mut self, run: Run) {
+        for segment in run.0 / SEGMENT..=(run.0 + run.1 - 1) / SEGMENT {
+            if self.is_absent(segment) {
+                self.set_absent(segment, false);
+                self.empty_hint = self.empty_hint.min(segment as usize);
+            }
         }
+    }
+
+    /// A commit is durable: takes storage from free segments that commits like the recent ones will not need, a stretch at most, the last first. Runs of
+    /// blocks, absent from now on.
+    pub fn trim(&mut self) -> Vec<Run> {
+        let ebb = self.keep.div_ceil(32);
+        self.keep = std::mem::take(&mut self.demand).max(self.keep - ebb);
+        let slack = (self.used_blocks / 16 / SEGMENT).max(1);
+        let surplus = self.empty.saturating_sub(self.keep.div_ceil(SEGMENT) + slack);
+        let mut runs: Vec<Run> = vec![];
+        if surplus < slack {
+            return runs;
+        }
+        let mut left = surplus.min(STRETCH);
+        let filling = self.cursor / SEGMENT;
+        for s in (0..self.total / SEGMENT).rev() {
+            if left == 0 {
+                break;
+            }
+            if !self.is_empty(s) || s == filling {
+                continue;
+            }
+            self.set_absent(s, true);
+            left -= 1;
+            match runs.last_mut() {
+                Some(last) if last.0 == (s + 1) * SEGMENT => *last = (s * SEGMENT, last.1 + SEGMENT),
+                _ => runs.push((s * SEGMENT, SEGMENT)),
+            }
+        }
+        runs
+    }
+
+    /// Takes exactly `n` consecutive blocks, more than a segment.
+    fn allocate_exact(&mut self, n: u32) -> Option<Run> {
         let segments = n.div_ceil(SEGMENT);
         let mut streak = 0;
         for s in 0..self.live.len() as u32 {
@@ -300,13 +433,25 @@ impl Space {
         self.candidates.clear();
     }
 
-    /// Drops free segments from the end; returns the new total.
-    pub fn shrink(&mut self) -> u32 {
+    /// Drops free segments from the end, or only absent ones; returns the new total.
+    pub fn shrink(&mut self, only_absent: bool) -> u32 {
+        let before = self.total;
         while self.live.len() > 1 && self.live.last() == Some(&0) {
+            let last = self.live.len() as u32 - 1;
+            if self.is_absent(last) {
+                self.set_absent(last, false);
+            } else if only_absent {
+                break;
+            }
+            self.empty -= 1;
             self.live.pop();
         }
         self.total = self.live.len() as u32 * SEGMENT;
-        self.used.truncate(self.total as usize / 64);
+        if self.total == before {
+            return before;
+        }
+        self.used.truncate((self.total as usize).div_ceil(64));
+        self.absent.truncate(self.live.len().div_ceil(64));
         (self.cursor, self.cursor_end, self.empty_hint) = (0, 0, 0);
         self.candidates.clear();
         self.total
@@ -330,6 +475,50 @@ mod tests {
         s.reclaim(5);
         assert!(!s.is_used(a.0));
         assert_eq!(s.used_blocks(), RESERVED);
+    }
+
+    #[test]
+    fn storage_follows_what_commits_take() {
+        let mut s = Space::new(SEGMENT);
+        let take = |s: &mut Space, n: u32| -> Vec<Run> {
+            let runs = (0..n).map(|_| s.allocate(SEGMENT, SEGMENT).unwrap());
+            let runs: Vec<Run> = runs.collect();
+            runs.iter().for_each(|&run| s.provided(run));
+            runs
+        };
+        let present = |s: &Space| s.total() / SEGMENT - s.absent_segments;
+        let data = take(&mut s, 40);
+        assert_eq!(s.trim(), []);
+        // All is replaced, and would be again.
+        let new = take(&mut s, 40);
+        data.into_iter().for_each(|run| s.release(run));
+        assert_eq!(s.trim(), []);
+        assert!(present(&s) >= 81);
+        // Commits grow small: the room ebbs away, but for a sixteenth of what is in use.
+        let mut trimmed = 0;
+        for _ in 0..200 {
+            s.demand += 1;
+            trimmed += s.trim().iter().map(|run| run.1 / SEGMENT).sum::<u32>();
+        }
+        assert!(trimmed >= 36, "{trimmed}");
+        let held = 40 + LEAST / SEGMENT;
+        assert!((held + 1..=held + 5).contains(&present(&s)), "{}", present(&s));
+        assert_eq!(s.empty, present(&s) - held);
+        // What is absent comes back in one stretch before the file grows.
+        let total = s.total();
+        let again = take(&mut s, 20);
+        let run = s.allocate(SEGMENT, SEGMENT).unwrap();
+        assert!(
+            s.absent_stretch(run)
+                .is_some_and(|stretch| stretch.0 == run.0 && stretch.1 >= run.1)
+        );
+        assert_eq!(s.total(), total);
+        again.into_iter().chain(new).for_each(|run| s.release(run));
+        assert!(s.shrink(false) < total);
+        assert_eq!(
+            s.empty,
+            (0..s.total() / SEGMENT).filter(|&i| s.is_empty(i)).count() as u32
+        );
     }
 
     #[test]
@@ -357,8 +546,8 @@ mod tests {
         runs.drain(..).for_each(|r| s.free(r));
         s.committed(9999);
         s.reclaim(9999);
-        assert_eq!(s.shrink(), SEGMENT);
-        let big = s.allocate_exact(1000).unwrap();
+        assert_eq!(s.shrink(false), LEAST);
+        let big = s.allocate(1000, 1000).unwrap();
         assert_eq!(big.1, 1000);
     }
 }

@@ -24,6 +24,8 @@ pub struct Stats {
     pub extents: u64,
     /// Length of the file.
     pub file_bytes: u64,
+    /// What the file takes on disk: its length less what was given back to the file system.
+    pub stored_bytes: u64,
     /// Extents, directory and log in use.
     pub used_bytes: u64,
     /// Freed, but held by a commit to come or by a reader.
@@ -92,6 +94,7 @@ pub(crate) fn stats(core: &Core) -> Result<Stats> {
         encoding: format!("{:?}", core.encoding()).to_lowercase(),
         extents,
         file_bytes: store.backend.len().map_err(store.io("measure", 0))?,
+        stored_bytes: store.backend.stored().map_err(store.io("measure", 0))?,
         used_bytes: used,
         waiting_bytes: waiting,
         bytes_a_key: if keys == 0 { 0.0 } else { used as f64 / keys as f64 },
@@ -133,8 +136,9 @@ impl fmt::Display for Stats {
         writeln!(f, "commit         {}", self.epoch)?;
         writeln!(
             f,
-            "file           {:.1} MiB, {:.1} used, {:.1} waiting for reuse",
+            "file           {:.1} MiB, {:.1} stored, {:.1} used, {:.1} waiting for reuse",
             mib(self.file_bytes),
+            mib(self.stored_bytes),
             mib(self.used_bytes),
             mib(self.waiting_bytes)
         )?;

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Without a scenario: a sweep over sizes, patterns and batches that ends in some minutes; `--full` makes it long. Scenarios: `device`, `window`, `batch`,
-//! `pool`, `nodes`, `dense`, `big`, `disk` (with `rivals`). `--json` prints figures as the benchmark runner wants them. Every scenario checks its answers.
+//! `pool`, `growth`, `nodes`, `dense`, `big`, `disk` (with `rivals`). `--json` prints figures as the benchmark runner wants them. Every scenario checks its answers.
 //! Files lie in DIR and are removed at the end.
 //!
 //! Options: `--n N`, `--pattern uniform|ascending|zipf|osm`, `--memory MIB`, `--limit MIB` (big, disk), `--dir DIR`,
@@ -25,6 +25,7 @@ use osmill_diskarray::{Access, Encoding};
 use std::path::PathBuf;
 
 /// What a run was asked for.
+#[derive(Clone)]
 pub struct Args {
     /// Keys.
     pub n: Option<u64>,
@@ -104,6 +105,7 @@ fn main() {
         "window" => scenarios::window(&args, &figures, large, encoding),
         "batch" => scenarios::batch(&args, &figures, large, encoding, &sizes),
         "pool" => memory::run(&args, &figures, args.n.unwrap_or(16_000_000), pattern),
+        "growth" => growth(&args, &figures),
         "nodes" => scenarios::nodes(&args, &figures),
         "dense" => scenarios::dense(&args, &figures),
         "big" => scenarios::big(&args, &figures),
@@ -113,7 +115,7 @@ fn main() {
             rivals::disk(&args, &figures, args.n.unwrap_or(10_000_000), pattern, limit);
         }
         name => panic!(
-            "there is no scenario {name}: device window batch pool nodes dense big, and disk with the feature rivals"
+            "there is no scenario {name}: device window batch pool growth nodes dense big, and disk with the feature rivals"
         ),
     }
 }
@@ -157,6 +159,53 @@ fn sweep(args: &Args, figures: &Figures, full: bool) {
     }
     if full {
         scenarios::big(args, figures);
+    }
+}
+
+/// Every structure from 2 K keys to 1 G: in memory as far as it lets them, and the store on disk in one budget all the way.
+fn growth(args: &Args, figures: &Figures) {
+    const TOGETHER: u64 = 16_000_000;
+    for n in [2_000, 32_000, 500_000, 4_000_000, TOGETHER] {
+        memory::run(args, figures, n, Pattern::Uniform);
+    }
+    for pattern in [Pattern::Ascending, Pattern::Zipf, Pattern::Osm] {
+        for n in [2_000, 128_000, 2_000_000, TOGETHER] {
+            let args = Args {
+                rounds: Some(1),
+                ..args.clone()
+            };
+            memory::run(&args, figures, n, pattern);
+        }
+    }
+    for n in [64_000_000, 256_000_000, 1_000_000_000] {
+        for (name, bytes) in memory::SIZES {
+            let needed = n * (bytes + memory::KEY);
+            if needed > memory::available() / 4 * 3 {
+                figures.note(&format!(
+                    "{name} ends before {n} keys, which take {} MiB with those it is asked for",
+                    needed >> 20
+                ));
+                continue;
+            }
+            let args = Args {
+                rounds: Some(1),
+                only: Some((*name).into()),
+                ..args.clone()
+            };
+            memory::run(&args, figures, n, Pattern::Uniform);
+        }
+    }
+    for n in [
+        2_000,
+        32_000,
+        500_000,
+        4_000_000,
+        TOGETHER,
+        64_000_000,
+        256_000_000,
+        1_000_000_000,
+    ] {
+        scenarios::on_disk(args, figures, n);
     }
 }
 

@@ -238,6 +238,26 @@ impl Arm for Vec<u64> {
     }
 }
 
+/// Structures that large sets are tried with, one at a time, and about how many bytes a key they take; ours with the memory that stands for its disk.
+pub const SIZES: &[(&str, u64)] = &[
+    ("AVL 72 B", 77),
+    ("BTreeSet", 11),
+    #[cfg(feature = "rivals")]
+    ("indexset", 17),
+    ("sorted array", 8),
+    ("osmill raw, pipeline", 28),
+];
+/// Bytes of a key in the list that the questions are made from.
+pub const KEY: u64 = 8;
+
+/// Bytes of memory that the system could give.
+pub fn available() -> u64 {
+    let info = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = info.lines().find(|line| line.starts_with("MemAvailable:"));
+    let kib = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
+    kib.unwrap_or(0) << 10
+}
+
 struct Competitor {
     name: &'static str,
     arm: Box<dyn Arm>,

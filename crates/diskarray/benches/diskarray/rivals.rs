@@ -38,9 +38,11 @@ const NAMES: &[&str] = &[
 
 /// Where the child finds its name.
 const CHILD: &str = "DISKARRAY_BENCH_RIVAL";
+/// Largest durable transaction.
+const LARGEST: usize = 1 << 20;
 /// What the benchmark's own batches and the program take of the limit; our store's budget is the rest. The others get a part of that as
 /// cache, the page cache uses what they leave.
-const OWN: u64 = 14 << 20;
+const OWN: u64 = (8 << 20) + 20 * LARGEST as u64;
 
 /// Keys of one call of [`Rival::load`].
 const LOAD: usize = 1 << 17;
@@ -192,15 +194,34 @@ fn one(args: &Args, figures: &Figures, name: &str, n: u64, pattern: Pattern, mem
             assert_eq!(rival.search_many(&keys), keys.len())
         }),
     );
-    for round in 0..2 {
-        let fresh = pattern.new_keys(&mut random, n, 1 << 16, round);
-        let m = fresh.len() as u64;
-        figure("insert 64 K durable", rate(m, || rival.insert(&fresh)));
+    // Small transactions first: who is slow at large ones may not live to see their end.
+    let mut largest = 0;
+    for (round, size) in (0..).zip([1 << 14, 1 << 16, 1 << 16, 1 << 18, LARGEST, LARGEST]) {
+        let fresh = pattern.new_keys(&mut random, n, size, round);
+        let (m, label, before) = (fresh.len() as u64, size >> 10, written());
+        figure(
+            &format!("insert {label} K durable"),
+            rate(m, || rival.insert(&fresh)),
+        );
         let sample: Vec<u64> = fresh.iter().copied().step_by(97).collect();
         assert_eq!(rival.search(&sample), sample.len());
-        figure("delete 64 K durable", rate(m, || rival.delete(&fresh)));
+        largest = largest.max(self::size(&dir));
+        figure(
+            &format!("delete {label} K durable"),
+            rate(m, || rival.delete(&fresh)),
+        );
         assert_eq!(rival.search(&sample), 0);
+        largest = largest.max(self::size(&dir));
+        let moved = written() - before;
+        figures.bytes(
+            &format!("disk written, {label} K changes,"),
+            pattern,
+            2 * m,
+            name,
+            moved,
+        );
     }
+    figures.bytes("disk at its largest", pattern, n, name, largest);
     let fresh = pattern.new_keys(&mut random, n, 300, 9);
     figure(
         "insert 1 durable",
@@ -213,6 +234,13 @@ fn one(args: &Args, figures: &Figures, name: &str, n: u64, pattern: Pattern, mem
     figures.note(&format!("{name}: peak resident {:.0} MiB", resident().0));
     drop(rival);
     let _ = std::fs::remove_dir_all(&dir);
+}
+
+/// Bytes that this process has written to disk, or made dirty in the page cache.
+fn written() -> u64 {
+    let io = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
+    let line = io.lines().find_map(|line| line.strip_prefix("write_bytes: "));
+    line.and_then(|n| n.parse().ok()).unwrap_or(0)
 }
 
 fn size(dir: &Path) -> u64 {
@@ -438,7 +466,7 @@ struct Rocks(rocksdb::DB, rocksdb::WriteOptions);
 impl Rocks {
     fn new(dir: &Path, memory: u64) -> Self {
         let mut table = rocksdb::BlockBasedOptions::default();
-        table.set_block_cache(&rocksdb::Cache::new_lru_cache(memory as usize / 2));
+        table.set_block_cache(&rocksdb::Cache::new_lru_cache(memory as usize / 2).unwrap());
         table.set_cache_index_and_filter_blocks(true);
         table.set_pin_l0_filter_and_index_blocks_in_cache(true);
         table.set_bloom_filter(10.0, false);

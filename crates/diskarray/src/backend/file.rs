@@ -2,10 +2,14 @@
 
 use super::threads::Threads;
 use super::{Backend, Queue};
+#[cfg(target_os = "linux")]
+use rustix::fs::{FallocateFlags, fallocate};
 use rustix::fs::{FlockOperation, OFlags, flock};
+#[cfg(target_os = "linux")]
+use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -140,6 +144,18 @@ impl Backend for FileBackend {
     }
     fn set_len(&self, bytes: u64) -> io::Result<()> {
         self.file.set_len(bytes)
+    }
+    #[cfg(target_os = "linux")]
+    fn release(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        match fallocate(&self.file, hole, offset, bytes) {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+            other => Ok(other?),
+        }
+    }
+    fn stored(&self) -> io::Result<u64> {
+        // In units of 512 bytes, whatever the file system's blocks are.
+        Ok(self.file.metadata()?.blocks() * 512)
     }
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         self.file.read_exact_at(buf, offset)

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// A misbehaviour at the `n`-th request of its kind, counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Power fails at the `n`-th write, flush or resize: it and all later requests fail.
+    /// Power fails at the `n`-th write, flush, resize or release: it and all later requests fail.
     Crash(u64),
     /// The `n`-th read fails, once.
     FailRead(u64),
@@ -100,7 +100,7 @@ impl SimDisk {
         s.faults.push(fault);
     }
 
-    /// Writes, flushes and resizes since the last [`inject`](Self::inject).
+    /// Writes, flushes, resizes and releases since the last [`inject`](Self::inject).
     pub fn changes(&self) -> u64 {
         self.state().changes
     }
@@ -204,6 +204,15 @@ impl Backend for SimDisk {
             return Err(io::ErrorKind::StorageFull.into());
         }
         s.seen.resize(bytes as usize, 0);
+        Ok(())
+    }
+    /// What was released reads as zeros, and may do so after a crash.
+    fn release(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        let mut s = self.state();
+        s.change()?;
+        let range = span(offset, bytes as usize, s.seen.len())?;
+        s.seen[range.clone()].fill(0);
+        s.pending.push((range.start, vec![0; range.len()]));
         Ok(())
     }
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {

@@ -211,6 +211,10 @@ fn a_crash_anywhere_leaves_a_committed_state() {
     for seed in 0..12 {
         crashes(seed, 14, 3, Bugs::default()).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
     }
+    // Long enough for blocks to be used again, and given back, many times.
+    for seed in 12..15 {
+        crashes(seed, 45, 17, Bugs::default()).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+    }
 }
 
 #[test]
@@ -346,6 +350,7 @@ fn lost_misplaced_and_flipped_writes_never_give_wrong_rows() {
 fn planted_errors_are_found() {
     let clean = Bugs::default();
     let found = |bugs: Bugs| (0..6).any(|seed| crashes(seed, 12, 3, bugs).is_err());
+    let found_late = |bugs: Bugs| (0..6).any(|seed| crashes(seed, 45, 17, bugs).is_err());
     assert!(
         found(Bugs {
             skip_data_flush: true,
@@ -361,11 +366,18 @@ fn planted_errors_are_found() {
         "records without a flush"
     );
     assert!(
-        found(Bugs {
+        found_late(Bugs {
             reuse_early: true,
             ..clean
         }),
         "blocks handed out too early"
+    );
+    assert!(
+        found_late(Bugs {
+            trim_early: true,
+            ..clean
+        }),
+        "storage given back too early"
     );
     assert!(
         found(Bugs {
