@@ -2,6 +2,7 @@
 
 mod beside;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use beside::{all, assert_same, few, job, opl, osmium, ready, to_pbf};
@@ -100,6 +101,7 @@ fn theirs(file: &Path, region: [&str; 2], strategy: &str, settings: &[&str]) -> 
 }
 
 fn like_osmium(files: &[PathBuf], strategies: &[(&str, &[&str])]) {
+    assert!(!files.is_empty(), "nothing to compare");
     let folder = tempfile::tempdir().unwrap();
     for file in files {
         let boxes = [
@@ -111,12 +113,48 @@ fn like_osmium(files: &[PathBuf], strategies: &[(&str, &[&str])]) {
             let text = part(file, fractions);
             let area = parse_bbox(&text).unwrap();
             for (strategy, settings) in strategies {
+                // osmium 1.15 keeps the ids of relations that hold others in 32 bits, which all other strategies need.
+                if *strategy != "simple" && file.ends_with("liechtenstein2024-huge-ids.osm.pbf") {
+                    continue;
+                }
                 let options = options(strategy, settings);
                 let (texts, _) = ours(file, folder.path(), std::slice::from_ref(&area), &options);
                 let what = format!("{} {text} {strategy} {settings:?}", file.display());
-                assert_same(&what, &texts[0], &theirs(file, ["-b", &text], strategy, settings));
+                let theirs = theirs(file, ["-b", &text], strategy, settings);
+                match *strategy {
+                    "simple" => assert_same_but_for_firsts(&what, &texts[0], &theirs),
+                    _ => assert_same(&what, &texts[0], &theirs),
+                }
             }
         }
+    }
+}
+
+/// With `simple`, osmium 1.15 looks at the first node of a way, and of the nodes and ways that a relation has at the first
+/// one only, where its manual says any. So ours may have more: elements of which it has not the first, and ours has another.
+fn assert_same_but_for_firsts(what: &str, ours: &str, theirs: &str) {
+    let parts = |line: &str| -> Vec<String> {
+        let mut fields = line.split(' ').filter(|field| field.starts_with(['N', 'M']));
+        let items = fields.next().unwrap_or_default()[1..].split(',');
+        items
+            .map(|item| item.split('@').next().unwrap_or_default().to_owned())
+            .collect()
+    };
+    let ids = |text: &str| -> BTreeSet<String> {
+        let firsts = text.lines().filter_map(|line| line.split(' ').next());
+        firsts.map(str::to_owned).collect()
+    };
+    let known: BTreeSet<&str> = theirs.lines().collect();
+    let (same, more): (Vec<&str>, Vec<&str>) = ours.lines().partition(|line| known.contains(line));
+    assert_same(what, &same.join("\n"), theirs.trim_end());
+    let (ours, theirs) = (ids(ours), ids(theirs));
+    for line in more {
+        let parts = parts(line);
+        let mut parts = parts.iter().filter(|part| !part.starts_with('r'));
+        let is_right = parts.next().is_some_and(|first| {
+            !theirs.contains(first) && (ours.contains(first) || parts.any(|part| ours.contains(part)))
+        });
+        assert!(is_right, "{what}: only ours has {line}");
     }
 }
 
@@ -132,7 +170,7 @@ fn sorted(files: Vec<PathBuf>) -> Vec<PathBuf> {
     let is_sorted = |file: &PathBuf| {
         let text = osmium(&["fileinfo", "-e", "-j", file.to_str().unwrap()]);
         let value: serde_json::Value = serde_json::from_slice(&text).unwrap();
-        value["data"]["objects_ordered"] == true && value["data"]["multiple_versions"] == "no"
+        value["data"]["objects_ordered"] == true && value["data"]["multiple_versions"] == false
     };
     files.into_iter().filter(is_sorted).collect()
 }
