@@ -55,10 +55,15 @@ pub fn small_extracts(bytes: u64) -> Vec<PathBuf> {
     found
 }
 
-/// An extract of the shared collection by its name without suffix.
+/// An extract of the shared collection by its name without suffix; `None` where the collection is not there.
+///
+/// # Panics
+///
+/// If the collection has no such extract.
 pub fn extract(name: &str) -> Option<PathBuf> {
     let path = shared_data()?.join("extracts").join(format!("{name}.osm.pbf"));
-    path.is_file().then_some(path)
+    assert!(path.is_file(), "there is no extract of the name {name}");
+    Some(path)
 }
 
 /// What an odd file is.
