@@ -194,7 +194,7 @@ impl Core {
     pub fn create(backend: Arc<dyn Backend>, name: &str, shape: Shape, options: Options) -> Result<Self> {
         let file_id = random_id();
         let mut core = Self::bare(backend, name, shape, options, file_id, LEAST)?;
-        core.reserve((0, LEAST), LEAST)?;
+        core.lengthen((0, LEAST), LEAST)?;
         core.checkpoint(&[])?;
         // Both parities and their twins are in place before anyone relies on the file.
         core.checkpoint(&[])?;
@@ -373,35 +373,39 @@ impl Core {
         Ok(())
     }
 
-    /// Sees to storage for a run of blocks, a stretch ahead where segments have none.
+    /// Makes the file long enough for a run of blocks, and a stretch longer where segments are absent.
     fn provide(&mut self, run: Run) -> Result<()> {
         let end = run.0 + run.1;
         while let Some(stretch) = self.space.absent_stretch(run) {
-            self.reserve(stretch, end)?;
+            self.lengthen(stretch, end)?;
         }
         // The last segment of a file may be cut short.
         if end > self.file_blocks {
-            self.reserve((self.file_blocks, end - self.file_blocks), end)?;
+            self.lengthen((self.file_blocks, end - self.file_blocks), end)?;
         }
         Ok(())
     }
 
-    /// Reserves storage for a stretch, of which the blocks below `end` are needed.
-    fn reserve(&mut self, stretch: Run, end: u32) -> Result<()> {
-        let offset = |blocks: u32| u64::from(blocks) * BLOCK as u64;
-        // On a nearly full disk all of it may not fit where the blocks themselves do.
+    /// Makes the file long enough for a stretch, of which the blocks below `end` are needed.
+    fn lengthen(&mut self, stretch: Run, end: u32) -> Result<()> {
+        let bytes = |blocks: u32| u64::from(blocks) * BLOCK as u64;
+        // Where a file may not grow by all of it, the blocks themselves may still fit.
         let needed = end.min(stretch.0 + stretch.1) - stretch.0;
         let segments = needed.next_multiple_of(SEGMENT).min(stretch.1);
         let mut result = Ok(());
         for blocks in [stretch.1, segments, needed] {
-            result = self.store.backend.reserve(offset(stretch.0), offset(blocks));
+            let last = stretch.0 + blocks;
+            result = match last > self.file_blocks {
+                true => self.store.backend.set_len(bytes(last)),
+                false => Ok(()),
+            };
             if result.is_ok() {
                 self.space.provided((stretch.0, blocks));
-                self.file_blocks = self.file_blocks.max(stretch.0 + blocks);
+                self.file_blocks = self.file_blocks.max(last);
                 break;
             }
         }
-        result.map_err(self.store.io("resize", offset(stretch.0)))
+        result.map_err(self.store.io("resize", bytes(stretch.0)))
     }
 
     /// Gives storage back that recent commits do not call for.
@@ -409,7 +413,7 @@ impl Core {
         for (block, blocks) in self.space.trim() {
             let bytes = |n: u32| u64::from(n) * BLOCK as u64;
             let within = blocks.min(self.file_blocks.saturating_sub(block));
-            // Where it fails the space is there still, and is reserved again before it is used.
+            // Where it fails the storage is there still, which does no harm.
             let _ = self.store.backend.release(bytes(block), bytes(within));
         }
     }

@@ -19,7 +19,7 @@ pub const RESERVED: u32 = 64;
 pub const LEAST: u32 = RESERVED.div_ceil(SEGMENT) * SEGMENT;
 /// Block numbers stay below this; the bit above marks changed extents in memory.
 pub const MAX_BLOCKS: u32 = 1 << 31;
-/// Most segments whose storage is reserved or given back in one go: some milliseconds.
+/// Most segments by which a file grows, or whose storage is given back, in one go: some milliseconds.
 const STRETCH: u32 = 64;
 
 /// A run of blocks: first block and length.

@@ -35,15 +35,6 @@ pub trait Backend: Send + Sync + 'static {
     }
     /// Grows with zeros or cuts.
     fn set_len(&self, bytes: u64) -> io::Result<()>;
-    /// Readies `bytes` from `offset` on for writing: grows to their end when shorter. Nothing that was written is changed.
-    fn reserve(&self, offset: u64, bytes: u64) -> io::Result<()> {
-        let end = offset + bytes;
-        if self.len()? < end {
-            self.set_len(end)
-        } else {
-            Ok(())
-        }
-    }
     /// Gives the storage of a stretch back, where that is possible: its bytes may be anything after that.
     fn release(&self, _offset: u64, _bytes: u64) -> io::Result<()> {
         Ok(())
