@@ -83,9 +83,11 @@ fn place() -> Data {
 /// A grid of nodes, ways along its rows, and relations of ways: in many blobs.
 fn grid() -> Data {
     const SIDE: i64 = 120;
+    // Rows lie far from each other in ids.
+    let node_id = |at: i64| 1 + at * 3 + at / SIDE * 50_000;
     let mut data = Data::default();
     for at in 0..SIDE * SIDE {
-        let mut node = Element::new(Kind::Node, 1 + at * 3);
+        let mut node = Element::new(Kind::Node, node_id(at));
         let step = |n: i64| (n * 1_000_000) as i32;
         node.location = Some(Location::new(step(at % SIDE), step(at / SIDE)));
         if at % 7 == 0 {
@@ -95,7 +97,7 @@ fn grid() -> Data {
     }
     for at in 0..SIDE * SIDE / 12 {
         let mut way = Element::new(Kind::Way, 5 + at * 2);
-        way.refs = (0..13).map(|n| 1 + ((at * 12 + n) % (SIDE * SIDE)) * 3).collect();
+        way.refs = (0..13).map(|n| node_id((at * 12 + n) % (SIDE * SIDE))).collect();
         if at % 3 == 0 {
             way.tags.push(("highway".into(), "primary".into()));
         }

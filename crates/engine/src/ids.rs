@@ -1,5 +1,6 @@
 //! Sets of element ids that grow on demand and are shared by all workers.
 
+use std::ops::RangeInclusive;
 use std::sync::Mutex;
 
 use osmill_model::{ElementId, Kind};
@@ -68,6 +69,24 @@ impl IdSet {
     /// Bytes taken by the ids.
     pub fn bytes(&self) -> u64 {
         self.positive.bytes() + self.rest.bytes()
+    }
+
+    /// Bytes of a page; see [`IdSet::pages_of`].
+    pub const PAGE_BYTES: u64 = BitmapCollector::PAGE_BYTES;
+
+    /// The pages that ids from `low` to `high`, which have one sign, lie in, by numbers that ascend in the order of
+    /// sorted files. A set has [`IdSet::PAGE_BYTES`] for each page with any id.
+    pub fn pages_of(low: i64, high: i64) -> RangeInclusive<u64> {
+        let (a, b) = (low.unsigned_abs(), high.unsigned_abs());
+        let pages = BitmapCollector::pages_of(a.min(b), a.max(b));
+        let half = if high > 0 { 1 << 63 } else { 0 };
+        half | pages.start()..=half | pages.end()
+    }
+
+    /// Calls `visit` with every id, in the order of sorted files. O(memory).
+    pub fn for_each(&self, mut visit: impl FnMut(i64)) {
+        self.rest.for_each(|id| visit((id as i64).wrapping_neg()));
+        self.positive.for_each(|id| visit(id as i64));
     }
 
     /// 0 and the negative ids by absolute value, and the positive ones.
@@ -407,6 +426,9 @@ mod tests {
                 assert!(!sets.insert(ElementId::new(kind, id)));
             }
             assert_eq!(sets.of(kind).count(), ids.len() as u64);
+            let mut found = Vec::new();
+            sets.of(kind).for_each(|id| found.push(id));
+            assert_eq!(found, [0, -1, -(1 << 40), i64::MIN, 1, 1 << 40, i64::MAX]);
         }
         assert!(!sets.contains(ElementId::new(Kind::Way, 2)));
     }

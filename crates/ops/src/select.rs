@@ -9,6 +9,8 @@
 
 mod close;
 mod held;
+mod marks;
+mod requested;
 mod wanted;
 
 use std::collections::HashMap;
@@ -26,7 +28,8 @@ use osmill_pbf::{
 
 pub(crate) use close::{ByIdOnly, Pick, close, close_over_members};
 pub(crate) use held::HeldBack;
-pub(crate) use wanted::{IdBudget, Wanted};
+pub(crate) use requested::Requested;
+pub(crate) use wanted::{Here, IdBudget, Wanted, limit_of_range};
 
 use crate::cat::HeaderChanges;
 
@@ -278,22 +281,19 @@ pub(crate) fn locations_of(
     Ok(found.into_iter().collect())
 }
 
-/// Pushes the fate of each element of a block. `fate` has the items, the item, its message, and the id of the
-/// element, of which there are many in a message of dense nodes.
-pub(crate) fn fates_by<'b>(
+/// Calls `visit` with the items, the item, its message, and the id of each element of a block, of which there are many
+/// in a message of dense nodes. `ids` is scratch.
+pub(crate) fn for_each_in<'b>(
     blob: &'b mut Blob,
-    fates: &mut Vec<Fate>,
     ids: &mut Vec<i64>,
-    fate: impl Fn(&Items<'b>, RawItem, &'b [u8], i64) -> KernelResult<Fate>,
+    mut visit: impl FnMut(&Items<'b>, RawItem, &'b [u8], i64) -> KernelResult,
 ) -> KernelResult {
     for group in blob.block()?.groups() {
         let mut items = group.items();
         while let Some((item, message)) = items.try_next_raw()? {
             ids.clear();
             items.parse_ids(item, message, ids)?;
-            for id in ids.iter() {
-                fates.push(fate(&items, item, message, *id)?);
-            }
+            ids.iter().try_for_each(|id| visit(&items, item, message, *id))?;
         }
     }
     Ok(())

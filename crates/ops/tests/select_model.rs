@@ -5,9 +5,9 @@ mod common;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use common::job;
+use common::{job, job_in};
 use osmill_geometry::{MultiPolygon, Region};
-use osmill_model::{BoundingBox, ElementId, Location};
+use osmill_model::{BoundingBox, ElementId, Kind, Location};
 use osmill_ops::extract::{Extract, Options, Smart, Strategy as Extracting, extract};
 use osmill_ops::filter::TagFilter;
 use osmill_ops::select::Target;
@@ -72,6 +72,26 @@ fn area() -> impl Strategy<Value = MultiPolygon> {
         let high = Location::new(a.lon.max(b.lon), a.lat.max(b.lat));
         MultiPolygon::from_bbox(BoundingBox { min: low, max: high })
     })
+}
+
+/// More than the ids of a page of a set.
+const STREW: i64 = 9001;
+
+/// Node ids that lie far from each other, as a set of them takes much memory.
+fn strewn(mut data: Data) -> Data {
+    for element in &mut data.elements {
+        let members = element.members.iter_mut().map(|member| &mut member.element);
+        for id in members.chain([&mut element.id]).filter(|id| id.kind == Kind::Node) {
+            id.id *= STREW;
+        }
+        element.refs.iter_mut().for_each(|id| *id *= STREW);
+    }
+    data
+}
+
+/// Bytes of memory for ids: few, so that nodes are found in ranges, or enough.
+fn memory() -> impl Strategy<Value = u64> {
+    prop_oneof![Just(0), Just(1 << 30)]
 }
 
 fn ids() -> impl Strategy<Value = BTreeSet<ElementId>> {
@@ -248,7 +268,9 @@ proptest! {
         (block, index) in (1usize..9, any::<bool>()),
         chosen in prop::sample::subsequence(EXPRESSIONS.to_vec(), 1..4),
         (invert, omit_referenced, remove_tags) in any::<(bool, bool, bool)>(),
+        memory in memory(),
     ) {
+        let data = strewn(data);
         let folder = tempfile::tempdir().unwrap();
         let input = file(&data, block, index, folder.path());
         let target = target(folder.path(), "out.osm.pbf");
@@ -259,7 +281,7 @@ proptest! {
             remove_tags,
             ..tags_filter::Options::default()
         };
-        let report = tags_filter::tags_filter(&job(2), &input, &options, &target).unwrap();
+        let report = tags_filter::tags_filter(&job_in(memory), &input, &options, &target).unwrap();
         let model: Vec<_> = chosen.iter().map(|text| TagExpression::parse(text).unwrap()).collect();
         let expected = data.tags_filter(
             |element| model.iter().any(|expression| expression.matches(element)) != invert,
@@ -277,7 +299,14 @@ proptest! {
         (block, index) in (1usize..9, any::<bool>()),
         ids in ids(),
         (references, remove_tags, add_self) in any::<(bool, bool, bool)>(),
+        memory in memory(),
     ) {
+        let data = strewn(data);
+        let of_data = |id: &ElementId| match id.kind {
+            Kind::Node => ElementId::new(id.kind, id.id * STREW),
+            _ => *id,
+        };
+        let ids: BTreeSet<ElementId> = ids.iter().map(of_data).collect();
         let folder = tempfile::tempdir().unwrap();
         let input = file(&data, block, index, folder.path());
         let target = target(folder.path(), "out.osm.pbf");
@@ -287,7 +316,7 @@ proptest! {
             remove_tags: references && remove_tags,
             invert: false,
         };
-        let report = getid::getid(&job(2), &input, &options, &target).unwrap();
+        let report = getid::getid(&job_in(memory), &input, &options, &target).unwrap();
         let (expected, missing) = data.get_ids(&ids, references, options.remove_tags);
         prop_assert_eq!(read(&target), expected.data);
         let found: BTreeSet<_> = report.missing_ids.iter().copied().collect();
@@ -299,13 +328,13 @@ proptest! {
             prop_assert_eq!(found, missing);
         }
         (options.add_referenced, options.remove_tags, options.invert) = (false, false, true);
-        getid::getid(&job(2), &input, &options, &target).unwrap();
+        getid::getid(&job_in(memory), &input, &options, &target).unwrap();
         prop_assert_eq!(read(&target), data.remove_ids(&ids));
         let options = getparents::Options {
             ids: options.ids,
             add_self,
         };
-        getparents::getparents(&job(2), &input, &options, &target).unwrap();
+        getparents::getparents(&job_in(memory), &input, &options, &target).unwrap();
         prop_assert_eq!(read(&target), data.get_parents(&ids, add_self));
     }
 }

@@ -105,7 +105,7 @@ impl Pick for ByIdOnly {
 /// not. `noted` are the kinds whose ids are of use; those of other kinds are all written anyway.
 ///
 /// At most three passes: all relations for their edges and members, nested relations for their members, ways
-/// for their nodes.
+/// for their nodes. What found no room is left to [`Wanted::resolve`].
 pub(crate) fn close<P: Pick>(
     job: &Job,
     (input, plan): (&Input, &Plan),
@@ -114,8 +114,7 @@ pub(crate) fn close<P: Pick>(
     pick: &P,
 ) -> Result<()> {
     close_over_members(job, (input, plan), wanted, noted, pick)?;
-    close_ways(job, (input, plan), wanted, noted, pick)?;
-    wanted.complete()
+    close_ways(job, (input, plan), wanted, noted, pick)
 }
 
 /// The first half of [`close`]: adds the relations that are picked, and the members of all wanted ones.

@@ -1,20 +1,35 @@
 //! The ids of elements that are kept, and what memory they may take.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-use osmill_engine::{Error, IdSets, Job, Result};
+use osmill_engine::{Blob, Error, IdSet, Input, Job, KernelResult, Plan, Result};
 use osmill_model::{ElementId, Kind};
+use osmill_nodes::IdRange;
 use osmill_pbf::IndexRecord;
 
-/// Bytes that ids may take whatever the memory of a job.
-const IDS_LEAST: u64 = 64 << 20;
+use super::marks::Marks;
 
-/// How much memory the ids of one kind that a pass finds may take. They are needed all at once, so it is an error if
-/// they do not fit.
+/// [`limit`] whatever the memory of a job.
+const IDS_LEAST: u64 = 64 << 20;
+/// [`limit_of_range`] whatever the memory of a job: some ids, or there would be no end of ranges.
+const RANGE_LEAST: u64 = 8 << 10;
+
+/// Bytes that ids of one kind may take which are needed all at once.
+pub(super) fn limit(job: &Job) -> u64 {
+    job.options().memory.max(IDS_LEAST)
+}
+
+/// Bytes that ids may take which can be found a range at a time.
+pub(crate) fn limit_of_range(job: &Job) -> u64 {
+    job.options().memory.max(RANGE_LEAST)
+}
+
+/// How much memory the ids of one kind that a pass finds may take, where they are needed all at once.
 #[derive(Debug)]
 pub(crate) struct IdBudget {
     what: &'static str,
-    memory: u64,
+    limit: u64,
     used: AtomicU64,
 }
 
@@ -23,7 +38,7 @@ impl IdBudget {
     pub fn of(job: &Job, what: &'static str) -> Self {
         IdBudget {
             what,
-            memory: job.options().memory,
+            limit: limit(job),
             used: AtomicU64::new(0),
         }
     }
@@ -33,33 +48,42 @@ impl IdBudget {
         self.check(self.used.fetch_add(bytes, Relaxed) + bytes)
     }
 
-    /// Whether so many bytes are too many.
-    fn is_exceeded_by(&self, bytes: u64) -> bool {
-        bytes > self.memory.max(IDS_LEAST)
-    }
-
     /// Refuses more bytes than there may be.
     pub fn check(&self, bytes: u64) -> Result<()> {
-        match self.is_exceeded_by(bytes) {
+        match bytes > self.limit {
             false => Ok(()),
             true => Err(Error::Memory {
                 what: self.what,
                 needed: bytes,
-                allowed: self.memory,
+                allowed: self.limit,
             }),
         }
     }
 }
 
-/// Ids that are wanted, with a coarse copy that tells of a range of ids whether any is.
+/// Ids of one kind, with a coarse copy that tells of a range of ids whether any is there.
+#[derive(Debug, Default)]
+struct Ids {
+    fine: IdSet,
+    coarse: IdSet,
+    /// Whether ids found no room: they are in the coarse copy only.
+    full: AtomicBool,
+}
+
+/// Ids that are wanted.
 ///
-/// What would take more memory than the job has is not added; [`Wanted::complete`] tells.
+/// Where those of nodes take more memory than the job has, [`Wanted::resolve`] finds them a range at a time, and
+/// keeps a mark for each element instead. Ids of ways and relations, which are a tenth as many, have to fit.
 #[derive(Debug)]
 pub(crate) struct Wanted {
-    ids: IdSets,
-    coarse: IdSets,
-    budget: IdBudget,
-    full: AtomicBool,
+    /// By kind. Ranges of nodes share the others.
+    ids: [Arc<Ids>; 3],
+    /// Nodes beyond are not added.
+    range: IdRange,
+    /// Bytes that the ids of each kind may take.
+    limits: [u64; 3],
+    /// The nodes, if they are marked.
+    marks: Option<Marks>,
 }
 
 /// Ids that share a bit of the coarse copy: a power of two, as a shift.
@@ -70,73 +94,179 @@ const LOOK: usize = 1024;
 const COARSE_LOOKS: i64 = 4096;
 
 impl Wanted {
-    /// Nothing so far.
+    /// Nothing so far. All has to fit: see [`Wanted::complete`].
     pub fn new(job: &Job) -> Self {
         Wanted {
-            ids: IdSets::new(),
-            coarse: IdSets::new(),
-            budget: IdBudget::of(job, "the ids of the elements that are kept"),
-            full: AtomicBool::new(false),
+            ids: Default::default(),
+            range: IdRange::ALL,
+            limits: [limit(job); 3],
+            marks: None,
         }
+    }
+
+    /// Nothing so far. Nodes need not fit if [`Wanted::resolve`] is called in the end.
+    pub fn by_ranges(job: &Job) -> Self {
+        let mut wanted = Wanted::new(job);
+        wanted.limits[Kind::Node as usize] = limit_of_range(job);
+        wanted
+    }
+
+    /// The same with half of the room, for a command that keeps as many ids again.
+    pub fn of_two_sets(mut self) -> Self {
+        self.limits = self.limits.map(|limit| limit / 2);
+        self
+    }
+
+    fn of(&self, kind: Kind) -> &Ids {
+        &self.ids[kind as usize]
     }
 
     /// Whether there is room for ids near this one.
     fn has_room(&self, kind: Kind, id: i64) -> bool {
-        if self.coarse.of(kind).insert(id >> COARSE) && self.budget.is_exceeded_by(self.ids.of(kind).bytes())
-        {
-            self.full.store(true, Relaxed);
+        let ids = self.of(kind);
+        if ids.coarse.insert(id >> COARSE) && ids.fine.bytes() > self.limits[kind as usize] {
+            ids.full.store(true, Relaxed);
         }
-        !self.full.load(Relaxed)
+        !ids.full.load(Relaxed)
     }
 
     /// Adds an element; whether it is new.
     pub fn insert(&self, element: ElementId) -> bool {
-        self.has_room(element.kind, element.id) && self.ids.insert(element)
+        let ElementId { kind, id } = element;
+        (kind != Kind::Node || self.range.contains(id))
+            && self.has_room(kind, id)
+            && self.of(kind).fine.insert(id)
     }
 
     /// Adds elements of one kind.
     pub fn insert_all(&self, kind: Kind, ids: &[i64]) {
-        for some in ids.chunks(LOOK) {
-            for near in some.chunk_by(|a, b| a >> COARSE == b >> COARSE) {
-                if !self.has_room(kind, near[0]) {
-                    return;
+        if kind == Kind::Node && !self.range.is_all() {
+            let mut own = [0; LOOK];
+            for some in ids.chunks(LOOK) {
+                let mut len = 0;
+                for id in some.iter().filter(|id| self.range.contains(**id)) {
+                    own[len] = *id;
+                    len += 1;
                 }
+                self.add(kind, &own[..len]);
             }
-            self.ids.of(kind).insert_all(some);
+        } else {
+            ids.chunks(LOOK).for_each(|some| self.add(kind, some));
+        }
+    }
+
+    fn add(&self, kind: Kind, ids: &[i64]) {
+        let near = |a: &i64, b: &i64| a >> COARSE == b >> COARSE;
+        // All of them are noted coarsely, whether there is room or not.
+        let has_room = ids
+            .chunk_by(near)
+            .fold(true, |room, some| self.has_room(kind, some[0]) & room);
+        if has_room {
+            self.of(kind).fine.insert_all(ids);
+        }
+    }
+
+    fn is_full(&self, kind: Kind) -> bool {
+        self.of(kind).full.load(Relaxed)
+    }
+
+    fn check(&self, kind: Kind) -> Result<()> {
+        match self.is_full(kind) {
+            false => Ok(()),
+            true => Err(Error::Memory {
+                what: "the ids of the elements that are kept",
+                needed: self.of(kind).fine.bytes(),
+                allowed: self.limits[kind as usize],
+            }),
         }
     }
 
     /// Refuses to go on if not all elements found room.
     pub fn complete(&self) -> Result<()> {
-        match self.full.load(Relaxed) {
-            false => Ok(()),
-            true => {
-                let bytes = Kind::ALL.map(|kind| self.ids.of(kind).bytes());
-                self.budget.check(bytes.into_iter().max().unwrap_or(0))
-            }
-        }
+        Kind::ALL.into_iter().try_for_each(|kind| self.check(kind))
     }
 
-    /// Whether the element was added.
+    /// Sees to nodes that found no room: they are found anew, a range of ids that has room after the other, and marked.
+    /// `find` adds all wanted nodes to what it is given, which takes those of the range and knows all that is wanted
+    /// of other kinds. `done` has the nodes of each range, and those of them that are in the file.
+    pub fn resolve(
+        mut self,
+        job: &Job,
+        (input, plan): (&Input, &Plan),
+        find: impl Fn(&Wanted) -> Result<()>,
+        mut done: impl FnMut(&IdSet, &IdSet),
+    ) -> Result<Wanted> {
+        self.check(Kind::Way)?;
+        self.check(Kind::Relation)?;
+        if !self.is_full(Kind::Node) {
+            return Ok(self);
+        }
+        let ranges = self.node_ranges();
+        let [nodes, ways, relations] = self.ids;
+        let coarse = Arc::into_inner(nodes).unwrap_or_default().coarse;
+        job.warn(format!(
+            "the ids of the nodes that are kept do not fit in --memory at once: {} ranges of ids",
+            ranges.len()
+        ));
+        let marks = Marks::new(job, plan)?;
+        for range in ranges {
+            let part = Wanted {
+                ids: [Arc::default(), ways.clone(), relations.clone()],
+                range,
+                limits: self.limits,
+                marks: None,
+            };
+            find(&part)?;
+            part.complete()?;
+            let found = marks.mark(job, (input, plan), &part)?;
+            done(&part.of(Kind::Node).fine, &found);
+        }
+        let nodes = Arc::new(Ids {
+            coarse,
+            ..Ids::default()
+        });
+        self.ids = [nodes, ways, relations];
+        self.marks = Some(marks);
+        Ok(self)
+    }
+
+    /// Ranges of ids, each of which has few enough wanted nodes.
+    fn node_ranges(&self) -> Vec<IdRange> {
+        let (mut starts, mut bytes, mut last_page) = (Vec::new(), 0, None);
+        self.of(Kind::Node).coarse.for_each(|bit| {
+            let (low, high) = (bit << COARSE, (bit << COARSE) | ((1 << COARSE) - 1));
+            let pages = IdSet::pages_of(low, high);
+            let shared = last_page.replace(*pages.end()) == Some(*pages.start());
+            let more = (pages.end() - pages.start() + u64::from(!shared)) * IdSet::PAGE_BYTES;
+            if bytes + more > self.limits[Kind::Node as usize] {
+                starts.push(if bit < 0 { high } else { low });
+                bytes = 0;
+            }
+            bytes += more;
+        });
+        IdRange::cut_at(&starts)
+    }
+
+    /// Whether the element was added. Not of nodes after [`Wanted::resolve`]; see [`Wanted::here`].
     #[inline]
     pub fn contains(&self, element: ElementId) -> bool {
-        self.ids.contains(element)
+        self.has(element.kind, element.id)
     }
 
-    /// Whether the element was added.
+    /// [`Wanted::contains`].
     #[inline]
     pub fn has(&self, kind: Kind, id: i64) -> bool {
-        self.ids.of(kind).contains(id)
+        self.of(kind).fine.contains(id)
     }
 
-    /// How many elements of a kind were added. O(memory).
-    pub fn count(&self, kind: Kind) -> u64 {
-        self.ids.of(kind).count()
+    /// The ids of one kind. Not of nodes after [`Wanted::resolve`].
+    pub fn ids(&self, kind: Kind) -> &IdSet {
+        &self.of(kind).fine
     }
 
     /// Whether no element of a kind was added.
     pub fn is_empty(&self, kind: Kind) -> bool {
-        self.coarse.of(kind).bytes() == 0
+        self.of(kind).coarse.bytes() == 0
     }
 
     /// Whether a blob may have any of the elements.
@@ -151,49 +281,44 @@ impl Wanted {
         if high - low >= COARSE_LOOKS {
             return true;
         }
-        let coarse = self.coarse.of(first.kind);
+        let coarse = &self.of(first.kind).coarse;
         (low..=high).any(|bit| coarse.contains(bit))
+    }
+
+    /// Whether elements of a kind are marked, not noted by their ids.
+    pub fn is_marked(&self, kind: Kind) -> bool {
+        kind == Kind::Node && self.marks.is_some()
+    }
+
+    /// What is wanted of a blob; `None` if nothing is.
+    pub fn here(&self, blob: &mut Blob) -> KernelResult<Option<Here<'_>>> {
+        let record = blob.record()?;
+        if !self.may_touch(&record) {
+            return Ok(None);
+        }
+        let marks = match &self.marks {
+            Some(marks) => Some(marks.of(blob.entry())?),
+            None => None,
+        };
+        let nothing = record.kinds.single() == Some(Kind::Node) && marks.as_ref().is_some_and(Vec::is_empty);
+        Ok((!nothing).then_some(Here { wanted: self, marks }))
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use osmill_engine::JobOptions;
+/// What is wanted of one blob.
+#[derive(Debug)]
+pub(crate) struct Here<'w> {
+    wanted: &'w Wanted,
+    marks: Option<Vec<u64>>,
+}
 
-    use super::*;
-
-    fn wanted(memory: u64, ids: i64) -> Wanted {
-        let job = Job::new(JobOptions {
-            memory,
-            ..JobOptions::default()
-        });
-        let wanted = Wanted::new(&job);
-        let ids: Vec<i64> = (1..=ids).map(|id| id << 13).collect();
-        wanted.insert_all(Kind::Node, &ids);
-        wanted
-    }
-
-    #[test]
-    fn ids_take_no_more_memory_than_the_job_has() {
-        // Each of these ids has a page of a KiB for itself.
-        for (memory, ids) in [(0, 60_000), (128 << 20, 100_000)] {
-            let wanted = wanted(memory, ids);
-            wanted.complete().unwrap();
-            assert_eq!(wanted.count(Kind::Node), ids as u64);
+impl Here<'_> {
+    /// Whether an element is wanted, which is the one of this number in the blob.
+    #[inline]
+    pub fn has(&self, kind: Kind, id: i64, number: usize) -> bool {
+        match &self.marks {
+            Some(marks) if kind == Kind::Node => super::marks::is_set(marks, number),
+            _ => self.wanted.has(kind, id),
         }
-        let wanted = wanted(1 << 20, 100_000);
-        assert!(wanted.ids.of(Kind::Node).bytes() < 70 << 20);
-        let error = wanted.complete().unwrap_err();
-        assert!(
-            matches!(
-                error,
-                Error::Memory {
-                    allowed: 0x0010_0000,
-                    ..
-                }
-            ),
-            "{error}"
-        );
-        assert!(error.to_string().contains("--memory"), "{error}");
     }
 }
