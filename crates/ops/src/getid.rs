@@ -72,7 +72,9 @@ fn by_id(
     let mut plan = input.plan(job.options().threads)?;
     let bisects = !plan.is_indexed() && plan.header.claims_sorted() && !invert;
     let blobs = match bisects {
-        true => job.look("bisect", input.file(), |reader| bisect(reader, &plan, requested.ids()))?,
+        true => job.look("bisect", input.file(), |reader| {
+            bisect(reader, &plan, requested.ids())
+        })?,
         false => {
             job.complete(input.file(), &mut plan)?;
             select::blobs_of(&plan, KindSet::ALL, |record| {
@@ -123,11 +125,12 @@ fn with_references(
     target: &Target,
 ) -> Result<Vec<ElementId>> {
     let (input, plan) = select::open_planned(job, input)?;
-    let find = |wanted: &Wanted| {
-        requested.ids().iter().for_each(|id| {
+    let source = (&input, &plan);
+    let seed = |wanted: &Wanted, kinds: KindSet| {
+        let seeds = requested.ids().iter().filter(|id| kinds.contains(id.kind));
+        seeds.for_each(|id| {
             wanted.insert(*id);
         });
-        select::close(job, (&input, &plan), wanted, KindSet::ALL, &ByIdOnly)
     };
     let mut missing = Vec::new();
     let mut note = |kind: Kind, wanted: &IdSet, found: &IdSet| {
@@ -137,11 +140,19 @@ fn with_references(
             }
         });
     };
+    let mut resolve = |wanted: Wanted, kind: Kind| {
+        let find = |part: &Wanted| {
+            seed(part, kind.into());
+            select::close_kind(job, source, part, kind, &ByIdOnly)
+        };
+        wanted.resolve(kind, job, source, find, |wanted, found| note(kind, wanted, found))
+    };
     let wanted = Wanted::by_ranges(job).of_two_sets();
-    find(&wanted)?;
-    let wanted = wanted.resolve(job, (&input, &plan), find, |wanted, found| {
-        note(Kind::Node, wanted, found);
-    })?;
+    seed(&wanted, KindSet::ALL);
+    select::close_over_members(job, source, &wanted, KindSet::ALL, &ByIdOnly)?;
+    let wanted = resolve(wanted, Kind::Way)?;
+    select::close_ways(job, source, &wanted, KindSet::ALL, &ByIdOnly)?;
+    let wanted = resolve(wanted, Kind::Node)?;
     let found = IdSets::new();
     let blobs = select::blobs_of(&plan, KindSet::ALL, |record| wanted.may_touch(record));
     let sink = target.open(plan.header.clone())?;
@@ -171,6 +182,7 @@ fn with_references(
     for kind in Kind::ALL {
         note(kind, wanted.ids(kind), found.of(kind));
     }
+    missing.sort_unstable();
     Ok(missing)
 }
 

@@ -25,7 +25,7 @@ pub struct Options {
 pub fn getparents(job: &Job, input: &Path, options: &Options, target: &Target) -> Result<()> {
     let input = job.open(input)?;
     let plan = input.plan(job.options().threads)?;
-    let requested = Requested::new(&options.ids).to_be_asked(job);
+    let requested = Requested::new(&options.ids).made_fast(job);
     let asks_nodes = requested.ids().iter().any(|id| id.kind == Kind::Node);
     // Most references are told by the range of the nodes that are asked about.
     let nodes = requested
@@ -36,8 +36,7 @@ pub fn getparents(job: &Job, input: &Path, options: &Options, target: &Target) -
     let (low, high) = nodes.fold((i64::MAX, i64::MIN), |(low, high), id| {
         (low.min(id), high.max(id))
     });
-    let is_asked =
-        |id: i64| (low..=high).contains(&id) && requested.contains(ElementId::new(Kind::Node, id));
+    let is_asked = |id: i64| (low..=high).contains(&id) && requested.contains(ElementId::new(Kind::Node, id));
     let parents: KindSet = [
         (Kind::Way, asks_nodes),
         (Kind::Relation, !requested.ids().is_empty()),

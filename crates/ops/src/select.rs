@@ -5,7 +5,12 @@
 //! tags only. Blobs of which nothing is kept are passed over, blobs of which everything is kept are copied with
 //! their compressed bytes, and only the others are put together anew.
 //!
-//! References are followed by [`close`]: relations to their members and these to theirs, ways to their nodes.
+//! References are followed by [`close_over_members`], relations to their members and these to theirs, and by
+//! [`close_ways`], ways to their nodes. What they find is a few bits an id where ids are dense, and a KiB where one is
+//! alone among thousands. Where that is more than half of the job's memory, it is found again for one range of ids
+//! after the other, and the elements of each range are marked by their places in scratch ([`Wanted::resolve`]): the last
+//! pass is the same, and so is the output. For N ranges of nodes this reads ways and relations N times more, and nodes
+//! once more. Ids that a user asks for are in a sorted list anyway ([`Requested`]).
 
 mod close;
 mod held;
@@ -26,10 +31,10 @@ use osmill_pbf::{
     Block, DensePicker, Element, FileHeader, IndexRecord, Item, Items, RawItem, Relation, SORTED,
 };
 
-pub(crate) use close::{ByIdOnly, Pick, close, close_over_members};
+pub(crate) use close::{ByIdOnly, Pick, close_kind, close_over_members, close_ways};
 pub(crate) use held::HeldBack;
 pub(crate) use requested::Requested;
-pub(crate) use wanted::{Here, IdBudget, Wanted, limit_of_range};
+pub(crate) use wanted::{Here, IdBudget, Wanted};
 
 use crate::cat::HeaderChanges;
 

@@ -2,7 +2,7 @@
 //!
 //! # Passes
 //!
-//! References are followed as [`crate::select`] describes; then one pass writes. In an orderly file the ways are
+//! References are followed, in ranges of ids where they have to be, as [`crate::select`] describes; then one pass writes. In an orderly file the ways are
 //! held as they are matched, so that their blobs are read once. With
 //! [`Options::omit_referenced`] there is one pass only. Kinds of which everything is kept anyway (with
 //! [`Options::invert`], those no expression is about) are copied without being read, and references to them
@@ -28,7 +28,7 @@ use osmill_pbf::{Block, BlockBuilder, DenseNodes, DensePicker, Element, IndexRec
 use serde::Serialize;
 
 use crate::filter::{BlockMatcher, TagFilter};
-use crate::select::{self, Fate, Here, HeldBack, Pick, Target, Wanted};
+use crate::select::{self, Fate, HeldBack, Here, Pick, Target, Wanted};
 
 /// What is kept.
 #[derive(Debug, Clone, Default)]
@@ -123,23 +123,26 @@ impl<'a> Filtering<'a> {
             self.pass(job, (input, plan), KindSet::ALL, sink, None, &mut report)?;
         } else if select::is_orderly(&plan.blobs) && self.noted.contains(Kind::Node) {
             select::close_over_members(job, (input, plan), &self.wanted, self.noted, self)?;
+            self.resolve(Kind::Way, job, (input, plan))?;
             let held = HeldBack::new(job);
             self.pass(job, (input, plan), KindSet::WAYS, sink, Some(&held), &mut report)?;
-            self.resolve(job, (input, plan))?;
+            self.resolve(Kind::Node, job, (input, plan))?;
             self.pass(job, (input, plan), KindSet::ALL, sink, Some(&held), &mut report)?;
         } else {
-            select::close(job, (input, plan), &self.wanted, self.noted, self)?;
-            self.resolve(job, (input, plan))?;
+            select::close_over_members(job, (input, plan), &self.wanted, self.noted, self)?;
+            self.resolve(Kind::Way, job, (input, plan))?;
+            select::close_ways(job, (input, plan), &self.wanted, self.noted, self)?;
+            self.resolve(Kind::Node, job, (input, plan))?;
             self.pass(job, (input, plan), KindSet::ALL, sink, None, &mut report)?;
         }
         Ok(report)
     }
 
-    /// Sees to nodes that found no room.
-    fn resolve(&mut self, job: &Job, (input, plan): (&Input, &Plan)) -> Result<()> {
+    /// Sees to elements that something refers to and that found no room.
+    fn resolve(&mut self, kind: Kind, job: &Job, (input, plan): (&Input, &Plan)) -> Result<()> {
         let wanted = std::mem::replace(&mut self.wanted, Wanted::new(job));
-        let find = |part: &Wanted| select::close(job, (input, plan), part, KindSet::NODES, self);
-        self.wanted = wanted.resolve(job, (input, plan), find, |_, _| ())?;
+        let find = |part: &Wanted| select::close_kind(job, (input, plan), part, kind, self);
+        self.wanted = wanted.resolve(kind, job, (input, plan), find, |_, _| ())?;
         Ok(())
     }
 

@@ -62,7 +62,13 @@ fn any_shape() -> impl Strategy<Value = Data> {
 fn one_version() -> impl Strategy<Value = Data> {
     prop_oneof![
         strategies::data_of(Shape::CONSISTENT),
-        strategies::data_of(Shape::SORTED)
+        strategies::data_of(Shape::SORTED),
+        // So much that nodes have to be found in ranges.
+        strategies::data_of(Shape {
+            elements: 1200,
+            ids: 600,
+            ..Shape::SORTED
+        }),
     ]
 }
 
@@ -77,11 +83,14 @@ fn area() -> impl Strategy<Value = MultiPolygon> {
 /// More than the ids of a page of a set.
 const STREW: i64 = 9001;
 
-/// Node ids that lie far from each other, as a set of them takes much memory.
+/// Ids of nodes and ways that lie far from each other, so that a set of them takes much memory.
 fn strewn(mut data: Data) -> Data {
     for element in &mut data.elements {
         let members = element.members.iter_mut().map(|member| &mut member.element);
-        for id in members.chain([&mut element.id]).filter(|id| id.kind == Kind::Node) {
+        for id in members
+            .chain([&mut element.id])
+            .filter(|id| id.kind == Kind::Node)
+        {
             id.id *= STREW;
         }
         element.refs.iter_mut().for_each(|id| *id *= STREW);
@@ -105,6 +114,7 @@ fn check_extract(
     strategy: &Extracting,
     with_history: bool,
     model: &Completeness,
+    memory: u64,
 ) -> Result<(), TestCaseError> {
     let folder = tempfile::tempdir().unwrap();
     let input = file(data, block, index, folder.path());
@@ -122,7 +132,7 @@ fn check_extract(
         with_history,
         ..Options::default()
     };
-    extract(&job(2), &input, &extracts, &options).unwrap();
+    extract(&job_in(memory), &input, &extracts, &options).unwrap();
     for extract in &extracts {
         let region = Region::new(extract.area.clone());
         let expected = data.extract(|location| region.contains(location), model);
@@ -238,7 +248,9 @@ proptest! {
         layout in (1usize..9, any::<bool>()),
         areas in prop::collection::vec(area(), 1..4),
         all_types in any::<bool>(),
+        memory in memory(),
     ) {
+        let data = strewn(data);
         let smart = Smart {
             types: (!all_types).then(|| vec!["multipolygon".into()]),
             ..Smart::default()
@@ -249,7 +261,7 @@ proptest! {
             (Extracting::default(), Completeness::CompleteWays),
             (Extracting::Smart(smart), Completeness::Smart(model)),
         ] {
-            check_extract(&data, layout, &areas, &strategy, false, &model)?;
+            check_extract(&data, layout, &areas, &strategy, false, &model, memory)?;
         }
     }
 
@@ -259,7 +271,7 @@ proptest! {
         layout in (1usize..9, any::<bool>()),
         areas in prop::collection::vec(area(), 1..3),
     ) {
-        check_extract(&data, layout, &areas, &Extracting::default(), true, &Completeness::CompleteWays)?;
+        check_extract(&data, layout, &areas, &Extracting::default(), true, &Completeness::CompleteWays, 0)?;
     }
 
     #[test]
@@ -303,8 +315,8 @@ proptest! {
     ) {
         let data = strewn(data);
         let of_data = |id: &ElementId| match id.kind {
-            Kind::Node => ElementId::new(id.kind, id.id * STREW),
-            _ => *id,
+            Kind::Relation => *id,
+            kind => ElementId::new(kind, id.id * STREW),
         };
         let ids: BTreeSet<ElementId> = ids.iter().map(of_data).collect();
         let folder = tempfile::tempdir().unwrap();

@@ -9,7 +9,7 @@
 
 use std::ops::Range;
 
-use osmill_engine::{Error, KernelResult, Ranks, Result};
+use osmill_engine::{Error, Ranks, Result};
 use osmill_pbf::IndexRecord;
 
 use crate::select::IdBudget;
@@ -73,11 +73,11 @@ impl Gather {
     }
 
     /// Charges a budget with what the notes have grown by, and with what it takes to put them together.
-    pub fn charge(&mut self, budget: &IdBudget) -> KernelResult {
+    pub fn charge(&mut self, budget: &IdBudget) -> Result<()> {
         let bytes = 2 * size_of::<Entry>() as u64 * self.entries.len() as u64;
         let more = bytes.saturating_sub(self.charged);
         self.charged += more;
-        Ok(budget.charge(more)?)
+        budget.charge(more)
     }
 
     /// Sorts the entries and puts those of the same block and region together.

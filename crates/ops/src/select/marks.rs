@@ -1,4 +1,4 @@
-//! Which nodes of a file are wanted, by their places: for where ids do not fit in memory.
+//! Which elements of a file are wanted, by their places: for where ids do not fit in memory.
 
 use std::fs::File;
 use std::ops::Range;
@@ -12,29 +12,32 @@ use osmill_model::{Kind, KindSet};
 
 use super::{Wanted, blobs_of, for_each_in, kind_of};
 
-/// A bit for each element of the blobs with wanted nodes, in a file without a name in the scratch folder. A hundredth
+/// A bit for each element of the blobs with wanted ones of a kind, in a file without a name in the scratch folder. A hundredth
 /// of the input at most.
 #[derive(Debug)]
 pub(super) struct Marks {
+    kind: Kind,
     file: File,
     folder: PathBuf,
     end: AtomicU64,
-    /// By the numbers of blobs that may have such nodes, ascending: which bytes of the file are theirs.
+    /// By the numbers of blobs that may have elements of the kind, ascending: which bytes of the file are theirs.
     blobs: Vec<(u64, OnceLock<Range<u64>>)>,
 }
 
 /// Whether a bit is set.
 #[inline]
 pub(super) fn is_set(bits: &[u64], number: usize) -> bool {
-    bits.get(number / 64).is_some_and(|word| word >> (number % 64) & 1 == 1)
+    bits.get(number / 64)
+        .is_some_and(|word| word >> (number % 64) & 1 == 1)
 }
 
 impl Marks {
     /// None are set.
-    pub fn new(job: &Job, plan: &Plan) -> Result<Self> {
+    pub fn new(job: &Job, plan: &Plan, kind: Kind) -> Result<Self> {
         let folder = job.options().scratch.clone();
-        let blobs = blobs_of(plan, KindSet::NODES, |_| true);
+        let blobs = blobs_of(plan, KindSet::from(kind), |_| true);
         Ok(Marks {
+            kind,
             file: tempfile::tempfile_in(&folder).map_err(|e| Error::io("create a file in", &folder, e))?,
             folder,
             end: AtomicU64::new(0),
@@ -42,19 +45,20 @@ impl Marks {
         })
     }
 
-    /// Marks the wanted nodes of the file; which they are.
+    /// Marks the wanted elements of the file; which they are.
     pub fn mark(&self, job: &Job, (input, plan): (&Input, &Plan), wanted: &Wanted) -> Result<IdSet> {
         let found = IdSet::new();
-        let blobs = blobs_of(plan, KindSet::NODES, |record| wanted.may_touch(record));
-        job.pass("mark", input.file(), &blobs)
-            .scan(<(Vec<u64>, Vec<i64>)>::default, |(bits, ids), blob| {
+        let blobs = blobs_of(plan, KindSet::from(self.kind), |record| wanted.may_touch(record));
+        job.pass("mark", input.file(), &blobs).scan(
+            <(Vec<u64>, Vec<i64>)>::default,
+            |(bits, ids), blob| {
                 *bits = self.of(blob.entry())?;
                 let (mut number, mut any) = (0, false);
                 for_each_in(blob, ids, |_, item, _, id| {
                     if number / 64 == bits.len() {
                         bits.push(0);
                     }
-                    if kind_of(item) == Kind::Node && wanted.has(Kind::Node, id) {
+                    if kind_of(item) == self.kind && wanted.has(self.kind, id) {
                         bits[number / 64] |= 1 << (number % 64);
                         found.insert(id);
                         any = true;
@@ -66,12 +70,15 @@ impl Marks {
                     self.set(blob.entry(), bits)?;
                 }
                 Ok(())
-            })?;
+            },
+        )?;
         Ok(found)
     }
 
     fn place(&self, blob: &BlobEntry) -> Option<&OnceLock<Range<u64>>> {
-        let at = self.blobs.binary_search_by_key(&blob.number, |(number, _)| *number);
+        let at = self
+            .blobs
+            .binary_search_by_key(&blob.number, |(number, _)| *number);
         Some(&self.blobs.get(at.ok()?)?.1)
     }
 

@@ -20,9 +20,9 @@ pub(super) fn limit(job: &Job) -> u64 {
     job.options().memory.max(IDS_LEAST)
 }
 
-/// Bytes that ids may take which can be found a range at a time.
-pub(crate) fn limit_of_range(job: &Job) -> u64 {
-    job.options().memory.max(RANGE_LEAST)
+/// Bytes that ids may take which can be found a range at a time: what is found with them needs as much.
+fn limit_of_range(job: &Job) -> u64 {
+    (job.options().memory / 2).max(RANGE_LEAST)
 }
 
 /// How much memory the ids of one kind that a pass finds may take, where they are needed all at once.
@@ -40,6 +40,14 @@ impl IdBudget {
             what,
             limit: limit(job),
             used: AtomicU64::new(0),
+        }
+    }
+
+    /// That of a job for ids that can be found a range at a time.
+    pub fn of_range(job: &Job, what: &'static str) -> Self {
+        IdBudget {
+            limit: limit_of_range(job),
+            ..IdBudget::of(job, what)
         }
     }
 
@@ -72,18 +80,18 @@ struct Ids {
 
 /// Ids that are wanted.
 ///
-/// Where those of nodes take more memory than the job has, [`Wanted::resolve`] finds them a range at a time, and
-/// keeps a mark for each element instead. Ids of ways and relations, which are a tenth as many, have to fit.
+/// Where those of nodes or ways take more memory than the job has, [`Wanted::resolve`] finds them a range at a time,
+/// and keeps a mark for each element instead. Ids of relations, of which there are few, have to fit.
 #[derive(Debug)]
 pub(crate) struct Wanted {
-    /// By kind. Ranges of nodes share the others.
+    /// By kind. Ranges of one kind share the others.
     ids: [Arc<Ids>; 3],
-    /// Nodes beyond are not added.
-    range: IdRange,
+    /// Of this kind, ids beyond the range are not added.
+    range: (Kind, IdRange),
     /// Bytes that the ids of each kind may take.
     limits: [u64; 3],
-    /// The nodes, if they are marked.
-    marks: Option<Marks>,
+    /// By kind, if elements are marked.
+    marks: [Option<Arc<Marks>>; 3],
 }
 
 /// Ids that share a bit of the coarse copy: a power of two, as a shift.
@@ -98,22 +106,24 @@ impl Wanted {
     pub fn new(job: &Job) -> Self {
         Wanted {
             ids: Default::default(),
-            range: IdRange::ALL,
+            range: (Kind::Node, IdRange::ALL),
             limits: [limit(job); 3],
-            marks: None,
+            marks: Default::default(),
         }
     }
 
-    /// Nothing so far. Nodes need not fit if [`Wanted::resolve`] is called in the end.
+    /// Nothing so far. Nodes and ways need not fit if [`Wanted::resolve`] is called for them.
     pub fn by_ranges(job: &Job) -> Self {
         let mut wanted = Wanted::new(job);
-        wanted.limits[Kind::Node as usize] = limit_of_range(job);
+        let [nodes, ways, _] = &mut wanted.limits;
+        (*nodes, *ways) = (limit_of_range(job), limit_of_range(job));
         wanted
     }
 
     /// The same with half of the room, for a command that keeps as many ids again.
     pub fn of_two_sets(mut self) -> Self {
-        self.limits = self.limits.map(|limit| limit / 2);
+        let [nodes, ways, _] = &mut self.limits;
+        (*nodes, *ways) = (*nodes / 2, *ways / 2);
         self
     }
 
@@ -133,18 +143,18 @@ impl Wanted {
     /// Adds an element; whether it is new.
     pub fn insert(&self, element: ElementId) -> bool {
         let ElementId { kind, id } = element;
-        (kind != Kind::Node || self.range.contains(id))
-            && self.has_room(kind, id)
-            && self.of(kind).fine.insert(id)
+        let (ranged, range) = &self.range;
+        (kind != *ranged || range.contains(id)) && self.has_room(kind, id) && self.of(kind).fine.insert(id)
     }
 
     /// Adds elements of one kind.
     pub fn insert_all(&self, kind: Kind, ids: &[i64]) {
-        if kind == Kind::Node && !self.range.is_all() {
+        let (ranged, range) = &self.range;
+        if kind == *ranged && !range.is_all() {
             let mut own = [0; LOOK];
             for some in ids.chunks(LOOK) {
                 let mut len = 0;
-                for id in some.iter().filter(|id| self.range.contains(**id)) {
+                for id in some.iter().filter(|id| range.contains(**id)) {
                     own[len] = *id;
                     len += 1;
                 }
@@ -186,59 +196,61 @@ impl Wanted {
         Kind::ALL.into_iter().try_for_each(|kind| self.check(kind))
     }
 
-    /// Sees to nodes that found no room: they are found anew, a range of ids that has room after the other, and marked.
-    /// `find` adds all wanted nodes to what it is given, which takes those of the range and knows all that is wanted
-    /// of other kinds. `done` has the nodes of each range, and those of them that are in the file.
+    /// Sees to nodes or ways that found no room: they are found anew, a range of ids that has room after the other, and
+    /// marked. `find` adds all that are wanted of this kind to what it is given, which takes those of the range and
+    /// knows what is wanted of relations, and of ways if these are resolved. `done` has the ids of each range, and
+    /// those of them that are in the file.
     pub fn resolve(
         mut self,
+        kind: Kind,
         job: &Job,
         (input, plan): (&Input, &Plan),
         find: impl Fn(&Wanted) -> Result<()>,
         mut done: impl FnMut(&IdSet, &IdSet),
     ) -> Result<Wanted> {
-        self.check(Kind::Way)?;
         self.check(Kind::Relation)?;
-        if !self.is_full(Kind::Node) {
+        if !self.is_full(kind) {
             return Ok(self);
         }
-        let ranges = self.node_ranges();
-        let [nodes, ways, relations] = self.ids;
-        let coarse = Arc::into_inner(nodes).unwrap_or_default().coarse;
+        let ranges = self.ranges_of(kind);
         job.warn(format!(
-            "the ids of the nodes that are kept do not fit in --memory at once: {} ranges of ids",
+            "the ids of the {kind}s that are kept do not fit in --memory at once: {} ranges of ids",
             ranges.len()
         ));
-        let marks = Marks::new(job, plan)?;
+        let full = std::mem::take(&mut self.ids[kind as usize]);
+        let coarse = Arc::into_inner(full).unwrap_or_default().coarse;
+        let marks = Marks::new(job, plan, kind)?;
         for range in ranges {
+            let mut ids = self.ids.clone();
+            ids[kind as usize] = Arc::default();
             let part = Wanted {
-                ids: [Arc::default(), ways.clone(), relations.clone()],
-                range,
+                ids,
+                range: (kind, range),
                 limits: self.limits,
-                marks: None,
+                marks: self.marks.clone(),
             };
             find(&part)?;
-            part.complete()?;
+            part.check(kind)?;
             let found = marks.mark(job, (input, plan), &part)?;
-            done(&part.of(Kind::Node).fine, &found);
+            done(&part.of(kind).fine, &found);
         }
-        let nodes = Arc::new(Ids {
+        self.ids[kind as usize] = Arc::new(Ids {
             coarse,
             ..Ids::default()
         });
-        self.ids = [nodes, ways, relations];
-        self.marks = Some(marks);
+        self.marks[kind as usize] = Some(Arc::new(marks));
         Ok(self)
     }
 
-    /// Ranges of ids, each of which has few enough wanted nodes.
-    fn node_ranges(&self) -> Vec<IdRange> {
+    /// Ranges of ids of a kind, each of which has few enough that are wanted.
+    fn ranges_of(&self, kind: Kind) -> Vec<IdRange> {
         let (mut starts, mut bytes, mut last_page) = (Vec::new(), 0, None);
-        self.of(Kind::Node).coarse.for_each(|bit| {
+        self.of(kind).coarse.for_each(|bit| {
             let (low, high) = (bit << COARSE, (bit << COARSE) | ((1 << COARSE) - 1));
             let pages = IdSet::pages_of(low, high);
             let shared = last_page.replace(*pages.end()) == Some(*pages.start());
             let more = (pages.end() - pages.start() + u64::from(!shared)) * IdSet::PAGE_BYTES;
-            if bytes + more > self.limits[Kind::Node as usize] {
+            if bytes + more > self.limits[kind as usize] {
                 starts.push(if bit < 0 { high } else { low });
                 bytes = 0;
             }
@@ -247,7 +259,7 @@ impl Wanted {
         IdRange::cut_at(&starts)
     }
 
-    /// Whether the element was added. Not of nodes after [`Wanted::resolve`]; see [`Wanted::here`].
+    /// Whether the element was added. Not of a kind that is marked; see [`Wanted::here`].
     #[inline]
     pub fn contains(&self, element: ElementId) -> bool {
         self.has(element.kind, element.id)
@@ -259,7 +271,7 @@ impl Wanted {
         self.of(kind).fine.contains(id)
     }
 
-    /// The ids of one kind. Not of nodes after [`Wanted::resolve`].
+    /// The ids of one kind. None if it is marked.
     pub fn ids(&self, kind: Kind) -> &IdSet {
         &self.of(kind).fine
     }
@@ -287,7 +299,7 @@ impl Wanted {
 
     /// Whether elements of a kind are marked, not noted by their ids.
     pub fn is_marked(&self, kind: Kind) -> bool {
-        kind == Kind::Node && self.marks.is_some()
+        self.marks[kind as usize].is_some()
     }
 
     /// What is wanted of a blob; `None` if nothing is.
@@ -296,12 +308,21 @@ impl Wanted {
         if !self.may_touch(&record) {
             return Ok(None);
         }
-        let marks = match &self.marks {
-            Some(marks) => Some(marks.of(blob.entry())?),
-            None => None,
+        let mut here = Here {
+            wanted: self,
+            marks: Default::default(),
         };
-        let nothing = record.kinds.single() == Some(Kind::Node) && marks.as_ref().is_some_and(Vec::is_empty);
-        Ok((!nothing).then_some(Here { wanted: self, marks }))
+        for (own, marks) in here.marks.iter_mut().zip(&self.marks) {
+            if let Some(marks) = marks {
+                *own = Some(marks.of(blob.entry())?);
+            }
+        }
+        let marks = record
+            .kinds
+            .single()
+            .and_then(|kind| here.marks[kind as usize].as_ref());
+        let nothing = marks.is_some_and(Vec::is_empty);
+        Ok((!nothing).then_some(here))
     }
 }
 
@@ -309,16 +330,16 @@ impl Wanted {
 #[derive(Debug)]
 pub(crate) struct Here<'w> {
     wanted: &'w Wanted,
-    marks: Option<Vec<u64>>,
+    marks: [Option<Vec<u64>>; 3],
 }
 
 impl Here<'_> {
     /// Whether an element is wanted, which is the one of this number in the blob.
     #[inline]
     pub fn has(&self, kind: Kind, id: i64, number: usize) -> bool {
-        match &self.marks {
-            Some(marks) if kind == Kind::Node => super::marks::is_set(marks, number),
-            _ => self.wanted.has(kind, id),
+        match &self.marks[kind as usize] {
+            Some(marks) => super::marks::is_set(marks, number),
+            None => self.wanted.has(kind, id),
         }
     }
 }
