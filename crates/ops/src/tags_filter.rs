@@ -2,8 +2,8 @@
 //!
 //! # Passes
 //!
-//! References are followed, in ranges of ids where they have to be, as [`crate::select`] describes; then one pass writes. In an orderly file the ways are
-//! held as they are matched, so that their blobs are read once. With
+//! References are followed, in ranges of ids where they have to be, as [`crate::select`] describes; then one pass
+//! writes. In an orderly file the ways are held as they are matched, so that their blobs are read once. With
 //! [`Options::omit_referenced`] there is one pass only. Kinds of which everything is kept anyway (with
 //! [`Options::invert`], those no expression is about) are copied without being read, and references to them
 //! are not noted.
