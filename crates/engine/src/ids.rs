@@ -74,12 +74,11 @@ impl IdSet {
     /// Bytes of a page; see [`IdSet::pages_of`].
     pub const PAGE_BYTES: u64 = BitmapCollector::PAGE_BYTES;
 
-    /// The pages that ids from `low` to `high`, which have one sign, lie in, by numbers that ascend in the order of
-    /// sorted files. A set has [`IdSet::PAGE_BYTES`] for each page with any id.
-    pub fn pages_of(low: i64, high: i64) -> RangeInclusive<u64> {
-        let (a, b) = (low.unsigned_abs(), high.unsigned_abs());
-        let pages = BitmapCollector::pages_of(a.min(b), a.max(b));
-        let half = if high > 0 { 1 << 63 } else { 0 };
+    /// The pages that ids from `first` to `last` in the order of sorted files lie in, both positive or neither, by
+    /// numbers that ascend in that order. A set has [`IdSet::PAGE_BYTES`] for each page with any id.
+    pub fn pages_of(first: i64, last: i64) -> RangeInclusive<u64> {
+        let pages = BitmapCollector::pages_of(first.unsigned_abs(), last.unsigned_abs());
+        let half = if first > 0 { 1 << 63 } else { 0 };
         half | pages.start()..=half | pages.end()
     }
 

@@ -96,6 +96,29 @@ pub(crate) struct Wanted {
 
 /// Ids that share a bit of the coarse copy: a power of two, as a shift.
 const COARSE: u32 = 12;
+
+/// The bit of an id in the coarse copy. In the order of sorted files, ids ascend with their bits.
+#[inline]
+fn coarse(id: i64) -> i64 {
+    match id > 0 {
+        true => (id >> COARSE) + 1,
+        false => -((id.unsigned_abs() >> COARSE) as i64),
+    }
+}
+
+/// The first and the last id, in the order of sorted files, of a bit of the coarse copy.
+fn ids_of(bit: i64) -> (i64, i64) {
+    let (start, len) = ((bit - i64::from(bit > 0)).unsigned_abs() << COARSE, 1 << COARSE);
+    let end = start + (len - 1);
+    match bit > 0 {
+        true => (start.max(1) as i64, end as i64),
+        false => {
+            let end = end.min(i64::MIN.unsigned_abs());
+            ((start as i64).wrapping_neg(), (end as i64).wrapping_neg())
+        }
+    }
+}
+
 /// Ids that are added before there is another look whether there is room.
 const LOOK: usize = 1024;
 /// Bits of the coarse copy that are looked at for one range at most.
@@ -134,7 +157,7 @@ impl Wanted {
     /// Whether there is room for ids near this one.
     fn has_room(&self, kind: Kind, id: i64) -> bool {
         let ids = self.of(kind);
-        if ids.coarse.insert(id >> COARSE) && ids.fine.bytes() > self.limits[kind as usize] {
+        if ids.coarse.insert(coarse(id)) && ids.fine.bytes() > self.limits[kind as usize] {
             ids.full.store(true, Relaxed);
         }
         !ids.full.load(Relaxed)
@@ -166,7 +189,7 @@ impl Wanted {
     }
 
     fn add(&self, kind: Kind, ids: &[i64]) {
-        let near = |a: &i64, b: &i64| a >> COARSE == b >> COARSE;
+        let near = |a: &i64, b: &i64| coarse(*a) == coarse(*b);
         // All of them are noted coarsely, whether there is room or not.
         let has_room = ids
             .chunk_by(near)
@@ -246,15 +269,15 @@ impl Wanted {
     fn ranges_of(&self, kind: Kind) -> Vec<IdRange> {
         let (mut starts, mut bytes, mut last_page) = (Vec::new(), 0, None);
         self.of(kind).coarse.for_each(|bit| {
-            let (low, high) = (bit << COARSE, (bit << COARSE) | ((1 << COARSE) - 1));
-            let pages = IdSet::pages_of(low, high);
-            let shared = last_page.replace(*pages.end()) == Some(*pages.start());
-            let more = (pages.end() - pages.start() + u64::from(!shared)) * IdSet::PAGE_BYTES;
-            if bytes + more > self.limits[kind as usize] {
-                starts.push(if bit < 0 { high } else { low });
-                bytes = 0;
+            let (first, last) = ids_of(bit);
+            let pages = IdSet::pages_of(first, last);
+            let all = (pages.end() - pages.start() + 1) * IdSet::PAGE_BYTES;
+            let is_shared = last_page.replace(*pages.end()) == Some(*pages.start());
+            bytes += all - if is_shared { IdSet::PAGE_BYTES } else { 0 };
+            if bytes > self.limits[kind as usize] {
+                starts.push(first);
+                bytes = all;
             }
-            bytes += more;
         });
         IdRange::cut_at(&starts)
     }
@@ -289,12 +312,12 @@ impl Wanted {
         if first.kind != last.kind || (first.id > 0) != (last.id > 0) {
             return true;
         }
-        let (low, high) = (first.id.min(last.id) >> COARSE, first.id.max(last.id) >> COARSE);
+        let (low, high) = (coarse(first.id.min(last.id)), coarse(first.id.max(last.id)));
         if high - low >= COARSE_LOOKS {
             return true;
         }
-        let coarse = &self.of(first.kind).coarse;
-        (low..=high).any(|bit| coarse.contains(bit))
+        let bits = &self.of(first.kind).coarse;
+        (low..=high).any(|bit| bits.contains(bit))
     }
 
     /// Whether elements of a kind are marked, not noted by their ids.
@@ -340,6 +363,91 @@ impl Here<'_> {
         match &self.marks[kind as usize] {
             Some(marks) => super::marks::is_set(marks, number),
             None => self.wanted.has(kind, id),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use osmill_engine::JobOptions;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn job(memory: u64) -> Job {
+        Job::new(JobOptions {
+            memory,
+            ..JobOptions::default()
+        })
+    }
+
+    #[test]
+    fn ids_take_no_more_memory_than_the_job_has() {
+        // Each of these ids has a page of a KiB for itself.
+        let wanted = |memory: u64, ids: i64| {
+            let wanted = Wanted::new(&job(memory));
+            let ids: Vec<i64> = (1..=ids).map(|id| id << 13).collect();
+            wanted.insert_all(Kind::Node, &ids);
+            wanted
+        };
+        for (memory, ids) in [(0, 60_000), (128 << 20, 100_000)] {
+            let wanted = wanted(memory, ids);
+            wanted.complete().unwrap();
+            assert_eq!(wanted.ids(Kind::Node).count(), ids as u64);
+        }
+        let wanted = wanted(1 << 20, 100_000);
+        assert!(wanted.ids(Kind::Node).bytes() < 70 << 20);
+        let error = wanted.complete().unwrap_err();
+        assert!(matches!(error, Error::Memory { .. }), "{error}");
+        assert!(error.to_string().contains("--memory"), "{error}");
+    }
+
+    #[test]
+    fn bits_stand_for_ids() {
+        for id in [
+            0,
+            1,
+            -1,
+            4095,
+            4096,
+            -4095,
+            -4096,
+            1 << 40,
+            i64::MAX,
+            i64::MIN,
+            i64::MIN + 1,
+        ] {
+            let (first, last) = ids_of(coarse(id));
+            let order = osmill_model::id_order;
+            assert!(
+                order(first) <= order(id) && order(id) <= order(last),
+                "{id}: {first} {last}"
+            );
+            assert!(order(last) - order(first) < 1 << COARSE, "{id}: {first} {last}");
+        }
+    }
+
+    proptest! {
+        /// The ids of each range fit, and each id is in one of them.
+        #[test]
+        fn ranges_have_room(
+            ids in prop::collection::vec(prop_oneof![
+                -60_000i64..60_000, 1i64..1 << 20, (0i64..40).prop_map(|page| page * 7168), any::<i64>(),
+            ], 0..300),
+            memory in 0u64..200_000,
+        ) {
+            let wanted = Wanted::by_ranges(&job(memory));
+            wanted.insert_all(Kind::Node, &ids);
+            let mut found = Vec::new();
+            for range in wanted.ranges_of(Kind::Node) {
+                let part = Wanted { range: (Kind::Node, range), ..Wanted::by_ranges(&job(memory)) };
+                part.insert_all(Kind::Node, &ids);
+                prop_assert!(part.complete().is_ok());
+                part.ids(Kind::Node).for_each(|id| found.push(id));
+            }
+            let model: std::collections::BTreeSet<i64> = ids.iter().copied().collect();
+            prop_assert_eq!(found.len(), model.len());
+            prop_assert!(found.iter().all(|id| model.contains(id)));
         }
     }
 }
