@@ -12,7 +12,9 @@ use osmill_ops::extract::{Extract, Options, Smart, Strategy as Extracting, extra
 use osmill_ops::filter::TagFilter;
 use osmill_ops::select::Target;
 use osmill_ops::{getid, getparents, tags_filter};
-use osmill_pbf::{FileHeader, SORTED};
+use osmill_pbf::{BlobType, Compression, FileHeader, SORTED};
+use osmill_testkit::encode::Layout;
+use osmill_testkit::file::FrameBuilder;
 use osmill_testkit::model::{Completeness, Data, PbfOptions, SmartOptions, TagExpression};
 use osmill_testkit::strategies::{self, Shape};
 use proptest::prelude::*;
@@ -233,6 +235,82 @@ fn claims_of_order_are_verified_on_the_way() {
                     !phases.contains(&"index".to_owned()),
                     orderly,
                     "{phases:?} {block}"
+                );
+            }
+        }
+    }
+}
+
+/// Blobs without elements, at the end of nodes and between them, where nodes are found in ranges.
+#[test]
+fn empty_blobs_between_ranges() {
+    let of_node = |id: i64| format!("n{} v1 x0.000{id:04} y0.0000010", id * STREW);
+    let nodes = |count: i64| {
+        let nodes = (1..=count).map(of_node);
+        let nodes: Vec<String> = ["n1 v1 x9 y9".into()].into_iter().chain(nodes).collect();
+        Data::opl(&nodes.join("\n"))
+    };
+    let of_way = |id: i64| format!("w{id} v1 Nn{},n1", (id * 30) * STREW);
+    let rest: Vec<String> = (1..=20).map(of_way).chain(["r1 v1 Mw3@".into()]).collect();
+    let rest = Data::opl(&rest.join("\n"));
+    let mut header = rest.header();
+    header.set_optional(SORTED, true);
+    let form = common::Form {
+        elements_per_block: 20,
+        layout: Layout::default(),
+        compression: Compression::default(),
+        index: vec![false],
+    };
+    let bare = common::pbf_with(&Data::default(), &form, &header);
+    let mut empty = FrameBuilder::new(Compression::default(), false);
+    empty.add_raw(BlobType::Data, b"\x0a\x02\x0a\x00", None);
+    let empty = empty.take().unwrap();
+    let file = |count: i64, empties: usize| {
+        let mut bytes = common::pbf_with(&nodes(count), &form, &header);
+        bytes.extend(empty.repeat(empties));
+        bytes.extend(&common::pbf_with(&rest, &form, &header)[bare.len()..]);
+        bytes
+    };
+    for strategy in [
+        Extracting::Simple,
+        Extracting::default(),
+        Extracting::Smart(Smart::default()),
+    ] {
+        let cut = |bytes: &[u8], memory: u64| {
+            let folder = tempfile::tempdir().unwrap();
+            let input = folder.path().join("in.osm.pbf");
+            std::fs::write(&input, bytes).unwrap();
+            let extracts = [Extract {
+                area: MultiPolygon::from_bbox(BoundingBox {
+                    min: Location::new(0, 0),
+                    max: Location::new(1_000_000, 50),
+                }),
+                target: target(folder.path(), "out.osm.pbf"),
+                header_from_input: Vec::new(),
+            }];
+            let options = Options {
+                strategy: strategy.clone(),
+                ..Options::default()
+            };
+            let job = job_in(memory);
+            extract(&job, &input, &extracts, &options).unwrap();
+            let ranges = job
+                .summary()
+                .warnings
+                .iter()
+                .any(|told| told.contains("ranges of ids"));
+            assert_eq!(ranges, memory == 0);
+            read(&extracts[0].target)
+        };
+        // The last range ends at the last node in one of these.
+        for count in (699..900).step_by(20) {
+            let expected = cut(&file(count, 0), 1 << 30);
+            assert!(expected.elements.len() > count as usize);
+            for empties in [0, 1, 9] {
+                assert_eq!(
+                    cut(&file(count, empties), 0),
+                    expected,
+                    "{strategy:?} {count} {empties}"
                 );
             }
         }

@@ -165,7 +165,8 @@ impl Work<'_> {
         let more_ways = RegionIds::new(related.ways)?.without(&ways)?;
         let member_nodes = RegionIds::new(related.nodes)?;
         let ranges = self.ranges(blobs, &ends);
-        let mut last = Some(part.ids);
+        // Behind the last range there may be blobs without elements.
+        let mut last = Some(part.ids).filter(|_| ranges.len() == ends.len());
         for (number, range) in ranges.iter().enumerate().rev() {
             let inside = match last.take() {
                 Some(ids) => ids,
