@@ -86,7 +86,7 @@ impl IndexRecord {
 
     /// The record of a block, by reading ids, locations and counts, not strings.
     pub fn of(block: &Block) -> Result<IndexRecord, BlockError> {
-        IndexRecord::walk::<false>(block, |_| Ok(()))
+        IndexRecord::beside(block, &mut Nothing)
     }
 
     /// The same for those who need something of each way, too.
@@ -94,30 +94,33 @@ impl IndexRecord {
         block: &'a Block,
         visit: impl FnMut(&Walked<'a>) -> Result<(), BlockError>,
     ) -> Result<IndexRecord, BlockError> {
-        IndexRecord::walk::<true>(block, visit)
+        IndexRecord::beside(block, &mut Ways(visit))
     }
 
-    fn walk<'a, const REFS: bool>(
+    /// The record of a block of which something else is read, too.
+    pub(crate) fn beside<'a, B: Beside<'a>>(
         block: &'a Block,
-        mut visit: impl FnMut(&Walked<'a>) -> Result<(), BlockError>,
+        beside: &mut B,
     ) -> Result<IndexRecord, BlockError> {
         let mut builder = IndexBuilder::default();
         for group in block.groups() {
             let mut items = group.items();
             while let Some((item, message)) = items.try_next_raw()? {
                 match item {
-                    RawItem::Dense => builder.note_dense(block, &DenseNodes::parse(block, message)?)?,
-                    RawItem::Node => builder.note_plain_node(&Node::parse(block, message)?)?,
+                    RawItem::Dense => beside.dense(&DenseNodes::parse(block, message)?, &mut builder)?,
+                    RawItem::Node => {
+                        let node = Node::parse(block, message)?;
+                        builder.note_plain_node(&node)?;
+                        beside.node(&node)?;
+                    }
                     RawItem::Way => {
-                        let way = Walked::of::<REFS>(Kind::Way, message)?;
+                        let way = Walked::of::<B>(Kind::Way, message)?;
                         builder.note_facts(Kind::Way, &way.facts);
-                        visit(&way)?;
+                        beside.way(&way)?;
                     }
                     RawItem::Relation => {
-                        builder.note_facts(
-                            Kind::Relation,
-                            &Walked::of::<false>(Kind::Relation, message)?.facts,
-                        );
+                        let relation = Walked::of::<Nothing>(Kind::Relation, message)?;
+                        builder.note_facts(Kind::Relation, &relation.facts);
                     }
                 }
             }
@@ -256,13 +259,13 @@ pub(crate) struct Walked<'a> {
 
 impl<'a> Walked<'a> {
     /// Columns are counted, not decoded.
-    fn of<const REFS: bool>(kind: Kind, message: &'a [u8]) -> Result<Self, BlockError> {
+    fn of<B: Beside<'a>>(kind: Kind, message: &'a [u8]) -> Result<Self, BlockError> {
         let (mut id, mut facts) = (None, Facts::default());
         let (mut refs, mut location_field) = (Varints::default(), false);
         let counted = if kind == Kind::Way { 8 } else { 9 };
         let mut fields = Fields::new(message);
         while let Some(field @ Field { number, value, .. }) = fields.try_next_field()? {
-            if REFS && number == 8 {
+            if B::REFS && number == 8 {
                 refs.push(field)?;
             }
             if let (2 | 3 | 8 | 9 | 10, Value::Bytes([.., 0x80..=0xff])) = (number, value) {
@@ -295,6 +298,44 @@ impl<'a> Walked<'a> {
             refs,
             location_field,
         })
+    }
+}
+
+/// What is read of a block while its record is made.
+pub(crate) trait Beside<'a> {
+    /// Whether it needs the references of ways.
+    const REFS: bool = false;
+
+    /// Reads dense nodes, and notes them for the record.
+    fn dense(&mut self, dense: &DenseNodes<'a>, record: &mut IndexBuilder) -> Result<(), BlockError> {
+        record.note_dense(dense)
+    }
+
+    /// Reads a plain node, which has been noted.
+    fn node(&mut self, _: &Node<'a>) -> Result<(), BlockError> {
+        Ok(())
+    }
+
+    /// Reads a way, which has been noted.
+    fn way(&mut self, _: &Walked<'a>) -> Result<(), BlockError> {
+        Ok(())
+    }
+}
+
+/// The record is all there is to read.
+struct Nothing;
+
+impl Beside<'_> for Nothing {}
+
+/// Something is read of ways.
+struct Ways<F>(F);
+
+impl<'a, F: FnMut(&Walked<'a>) -> Result<(), BlockError>> Beside<'a> for Ways<F> {
+    const REFS: bool = true;
+
+    #[inline(always)]
+    fn way(&mut self, way: &Walked<'a>) -> Result<(), BlockError> {
+        self.0(way)
     }
 }
 
@@ -422,11 +463,16 @@ impl IndexBuilder {
         Ok(column.for_each_sum(|id| self.note(Kind::Node, id))?)
     }
 
-    /// Notes dense nodes of this block.
-    pub fn note_dense(&mut self, block: &Block, dense: &DenseNodes<'_>) -> Result<(), BlockError> {
+    /// Notes of dense nodes what does not depend on ids and locations.
+    pub(crate) fn note_dense_facts(&mut self, dense: &DenseNodes<'_>) {
         self.record.has_tags |= !dense.is_untagged();
         self.record.has_metadata |= dense.has_metadata();
         self.record.has_visibility |= dense.has_visibility();
+    }
+
+    /// Notes dense nodes.
+    pub fn note_dense(&mut self, dense: &DenseNodes<'_>) -> Result<(), BlockError> {
+        self.note_dense_facts(dense);
         self.note_dense_ids(dense.ids().column())?;
         if dense.has_visibility() {
             // Deleted nodes have no location, whatever stands in the columns.
@@ -437,7 +483,7 @@ impl IndexBuilder {
             }
             return Ok(());
         }
-        let scale = block.scale();
+        let scale = dense.scale();
         let (mut lats, mut lons) = dense.raw_locations();
         const NONE: i64 = i32::MAX as i64;
         if !scale.is_plain() {

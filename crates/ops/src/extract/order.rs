@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use osmill_engine::{Blob, BlobEntry, Input, KernelResult, Plan};
 use osmill_model::{Kind, KindSet};
-use osmill_pbf::IndexRecord;
+use osmill_pbf::{IndexRecord, NodeColumns};
 
 use crate::select;
 use crate::split;
@@ -42,6 +42,17 @@ impl Learned {
             let record = blob.record()?;
             self.0.push((blob.entry().number, record));
         }
+        Ok(())
+    }
+
+    /// Reads the nodes of a blob, and makes its record if the plan has none.
+    pub fn read_nodes(&mut self, blob: &mut Blob, columns: &mut NodeColumns) -> KernelResult {
+        if blob.entry().index.is_some() {
+            return Ok(columns.read(blob.block()?)?);
+        }
+        let record = columns.read_with_record(blob.block()?)?;
+        self.0.push((blob.entry().number, record));
+        blob.learn(record);
         Ok(())
     }
 }

@@ -228,12 +228,11 @@ impl Work<'_> {
                     near,
                     parts,
                 } = state;
-                learned.look(blob)?;
+                learned.read_nodes(blob, columns)?;
                 let Some(bbox) = blob.record()?.bbox else {
                     return Ok(());
                 };
                 let (whole, partly) = coverage(bbox);
-                columns.read(blob.block()?)?;
                 parts.begin();
                 near.clear();
                 match whole.is_empty() {

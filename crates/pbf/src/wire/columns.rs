@@ -272,10 +272,19 @@ impl<'a> Varints<'a> {
         self.sums_to(&mut out[start..])
     }
 
-    /// Replaces `out` by the running sums of the zigzag-coded numbers.
-    pub fn decode_deltas_over(self, out: &mut Vec<i64>) -> Result<(), WireError> {
+    /// Replaces `out` by the running sums of the zigzag-coded numbers, and gives the least and the greatest of them;
+    /// the greatest is less if there is none.
+    pub fn decode_deltas_over(self, out: &mut Vec<i64>) -> Result<(i64, i64), WireError> {
         out.resize(self.count(), 0);
-        self.sums_to(out)
+        let slots = &mut out[..];
+        let (_, least, greatest) =
+            self.fold_sums((0usize, i64::MAX, i64::MIN), |(at, least, greatest), value| {
+                if let Some(slot) = slots.get_mut(at) {
+                    *slot = value;
+                }
+                (at + 1, value.min(least), value.max(greatest))
+            })?;
+        Ok((least, greatest))
     }
 
     fn sums_to(self, slots: &mut [i64]) -> Result<(), WireError> {
