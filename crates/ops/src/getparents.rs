@@ -62,7 +62,7 @@ pub fn getparents(job: &Job, input: &Path, options: &Options, target: &Target) -
                 let refers = match item {
                     RawItem::Way if asks(Kind::Node) => {
                         let (_, refs) = items.parse_refs(message)?;
-                        refs.any_value(is_asked)?
+                        refs.any(is_asked)?
                     }
                     RawItem::Relation => refers(&items.parse_relation(message)?, &wanted)?,
                     _ => false,

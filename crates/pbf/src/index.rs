@@ -26,7 +26,7 @@ use crate::block::{Block, RawItem};
 use crate::dense::DenseNodes;
 use crate::element::{MetadataSource, Node};
 use crate::error::{BlockError, BlockErrorKind};
-use crate::wire::{Field, Fields, Value, Varints, WireError, count_varints, zigzag_decode};
+use crate::wire::{Field, Fields, Refs, Value, Varints, WireError, count_varints, zigzag_decode};
 
 /// Bytes of an encoded record.
 pub const INDEX_RECORD_SIZE: usize = 64;
@@ -89,8 +89,16 @@ impl IndexRecord {
         IndexRecord::beside(block, &mut Nothing)
     }
 
+    /// The same for those who need the references of ways, too: calls `visit` with the id and the references of each.
+    pub fn with_ways<'a>(
+        block: &'a Block,
+        mut visit: impl FnMut(i64, Refs<'a>) -> Result<(), BlockError>,
+    ) -> Result<IndexRecord, BlockError> {
+        IndexRecord::with_walked(block, |way| visit(way.facts.id, way.refs))
+    }
+
     /// The same for those who need something of each way, too.
-    pub(crate) fn with_ways<'a>(
+    pub(crate) fn with_walked<'a>(
         block: &'a Block,
         visit: impl FnMut(&Walked<'a>) -> Result<(), BlockError>,
     ) -> Result<IndexRecord, BlockError> {
@@ -114,12 +122,12 @@ impl IndexRecord {
                         beside.node(&node)?;
                     }
                     RawItem::Way => {
-                        let way = Walked::of::<B>(Kind::Way, message)?;
+                        let way = Walked::of::<B>(block, Kind::Way, message)?;
                         builder.note_facts(Kind::Way, &way.facts);
                         beside.way(&way)?;
                     }
                     RawItem::Relation => {
-                        let relation = Walked::of::<Nothing>(Kind::Relation, message)?;
+                        let relation = Walked::of::<Nothing>(block, Kind::Relation, message)?;
                         builder.note_facts(Kind::Relation, &relation.facts);
                     }
                 }
@@ -252,14 +260,14 @@ pub struct Facts {
 pub(crate) struct Walked<'a> {
     pub facts: Facts,
     /// The references of a way, not decoded, if they were asked for.
-    pub refs: Varints<'a>,
+    pub refs: Refs<'a>,
     /// Whether there is a field of a way's locations, be it an empty one.
     pub location_field: bool,
 }
 
 impl<'a> Walked<'a> {
     /// Columns are counted, not decoded.
-    fn of<B: Beside<'a>>(kind: Kind, message: &'a [u8]) -> Result<Self, BlockError> {
+    fn of<B: Beside<'a>>(block: &'a Block, kind: Kind, message: &'a [u8]) -> Result<Self, BlockError> {
         let (mut id, mut facts) = (None, Facts::default());
         let (mut refs, mut location_field) = (Varints::default(), false);
         let counted = if kind == Kind::Way { 8 } else { 9 };
@@ -295,7 +303,7 @@ impl<'a> Walked<'a> {
         facts.id = id.ok_or(BlockErrorKind::NoId)?;
         Ok(Walked {
             facts,
-            refs,
+            refs: Refs::within(refs, block.data()),
             location_field,
         })
     }

@@ -296,6 +296,7 @@ impl Work<'_> {
         // With history the nodes of all versions are noted later.
         let note_nodes = self.completes_ways() && !self.history;
         let budget = self.budget();
+        let nodes_inside = inside;
         let blobs = self.known.blobs_of(Kind::Way, |_| !inside.is_empty());
         let states = self.job.pass("ways", self.input.file(), &blobs).write_many(
             sinks,
@@ -310,14 +311,13 @@ impl Work<'_> {
                     found,
                     parts,
                 } = state;
-                learned.look(blob)?;
                 parts.begin();
-                select::for_each_way(blob, |id, column| {
+                learned.read_ways(blob, |id, column| {
                     // Most ways are in no region.
-                    if column.any_value(|id| inside.any(id))? {
+                    if column.any(|node| nodes_inside.may_have(node))? {
                         refs.clear();
                         found.clear();
-                        column.column().decode_deltas_into(refs)?;
+                        column.decode_into(refs)?;
                         for &id in refs.iter() {
                             inside.each(id, |region| {
                                 if !found.contains(&region) {
@@ -329,7 +329,7 @@ impl Work<'_> {
                             ways.add(region, id);
                             parts.add(region);
                         }
-                        for &id in refs.iter().filter(|_| note_nodes) {
+                        for &id in refs.iter().filter(|_| note_nodes && !found.is_empty()) {
                             inside.others(id, found, |region| nodes.add(region, id));
                         }
                     }
@@ -431,8 +431,7 @@ impl Work<'_> {
                     more.each(id, |region| parts.add_more(region));
                     parts.next();
                     if more.any(id) {
-                        refs.column()
-                            .for_each_sum(|node| more.each(id, |region| nodes.add(region, node)))?;
+                        refs.fold((), |(), node| more.each(id, |region| nodes.add(region, node)))?;
                     }
                     Ok(())
                 })?;
