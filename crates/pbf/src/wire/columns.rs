@@ -1,6 +1,7 @@
 //! Repeated varint fields: the columns of dense nodes, ways and relations.
 
-use super::{Field, Fields, Value, WireError, bulk, read_varint, zigzag_decode};
+use super::bulk::{self, Sums};
+use super::{Field, Fields, Value, WireError, read_varint, zigzag_decode};
 
 /// A repeated varint field of a message: packed in one piece, in several, or written number by number.
 ///
@@ -274,32 +275,27 @@ impl<'a> Varints<'a> {
         }
         let start = out.len();
         out.resize(start + self.count(), 0);
-        self.sums_to(&mut out[start..])
+        self.sums_to(&mut out[start..])?;
+        Ok(())
     }
 
     /// Replaces `out` by the running sums of the zigzag-coded numbers, and gives the least and the greatest of them;
     /// the greatest is less if there is none.
     pub fn decode_deltas_over(self, out: &mut Vec<i64>) -> Result<(i64, i64), WireError> {
         out.resize(self.count(), 0);
-        let slots = &mut out[..];
-        let (_, least, greatest) =
-            self.fold_sums((0usize, i64::MAX, i64::MIN), |(at, least, greatest), value| {
-                if let Some(slot) = slots.get_mut(at) {
-                    *slot = value;
-                }
-                (at + 1, value.min(least), value.max(greatest))
-            })?;
-        Ok((least, greatest))
+        let sums = self.sums_to(out)?;
+        Ok((sums.least, sums.greatest))
     }
 
-    fn sums_to(self, slots: &mut [i64]) -> Result<(), WireError> {
-        self.fold_sums(0usize, |at, value| {
-            if let Some(slot) = slots.get_mut(at) {
-                *slot = value;
+    fn sums_to(mut self, slots: &mut [i64]) -> Result<Sums, WireError> {
+        let mut sums = Sums::NONE;
+        loop {
+            sums = bulk::sums_to(self.chunk, sums, slots)?;
+            self.chunk = &[];
+            if self.more.is_empty() || !self.refill() {
+                return Ok(sums);
             }
-            at + 1
-        })?;
-        Ok(())
+        }
     }
 }
 
