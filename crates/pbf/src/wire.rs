@@ -3,7 +3,7 @@
 //! Everything is a view over the caller's bytes. Varints of up to ten bytes are accepted however they are
 //! padded, as protobuf does; an eleventh byte is an error.
 
-mod bulk;
+pub(crate) mod bulk;
 mod columns;
 
 pub use columns::{Deltas, Refs, Varints, count_checked, count_varints};
@@ -118,6 +118,14 @@ pub fn write_deltas(out: &mut Vec<u8>, last: i64, values: impl IntoIterator<Item
         }),
     );
     last
+}
+
+/// The bytes of a block from those of a part of it on: what can be read there.
+#[inline(always)]
+pub(crate) fn from_here<'a>(block: &'a [u8], part: &'a [u8]) -> &'a [u8] {
+    let start = (part.as_ptr() as usize).wrapping_sub(block.as_ptr() as usize);
+    let all = block.get(start..).filter(|all| all.len() >= part.len());
+    all.unwrap_or(part)
 }
 
 /// Bytes of a length-delimited field of a number up to 15 with so many bytes in it.

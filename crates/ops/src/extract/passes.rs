@@ -318,7 +318,7 @@ impl Work<'_> {
                         refs.clear();
                         found.clear();
                         column.decode_into(refs)?;
-                        for &id in refs.iter() {
+                        for &id in refs.iter().filter(|id| nodes_inside.may_have(**id)) {
                             inside.each(id, |region| {
                                 if !found.contains(&region) {
                                     found.push(region);

@@ -126,8 +126,10 @@ struct Filter {
 }
 
 impl Filter {
-    fn of(groups: &[Group]) -> Filter {
-        let bits = groups.len().max(2).next_power_of_two().ilog2();
+    /// Of these groups, of which so many blocks occur: a word for each, or for four blocks if that is less.
+    fn of(groups: &[Group], blocks: u32) -> Filter {
+        let words = groups.len().min(blocks as usize / 4);
+        let bits = words.max(2).next_power_of_two().ilog2();
         let mut filter = Filter {
             words: vec![0; 1 << bits],
             shift: u64::BITS - bits,
@@ -195,7 +197,7 @@ impl RegionIds {
         }
         Ok(RegionIds {
             numbers: Ranks::of(groups.iter().map(|group| group.number))?,
-            filter: Filter::of(&groups),
+            filter: Filter::of(&groups, blocks),
             groups,
             masks: entries.iter().map(|entry| entry.mask).collect(),
             shape: Shape::of(&entries),

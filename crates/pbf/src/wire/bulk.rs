@@ -9,6 +9,7 @@
 //! beginning on, whatever these are: copied to a place of their own, or read number by number, they cost twice as much.
 #![allow(unsafe_code)]
 
+use super::columns::count_varints;
 use super::{WireError, gather_sevens, read_varint, write_varint, zigzag_decode};
 
 /// The bytes of a chunk and eight more, so that each varint that ends in it can be read as one word.
@@ -201,6 +202,36 @@ pub(super) fn sums_to(bytes: &[u8], before: Sums, slots: &mut [i64]) -> Result<S
     fold::<false, _>(rest, rest.len(), sums, |sums, _, delta| sums.and(delta, slots))
 }
 
+/// How many varints end in the first `len` of these bytes. Faster for a few if 64 can be read.
+#[inline]
+pub(crate) fn count(bytes: &[u8], len: usize) -> usize {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(chunk) = bytes.first_chunk::<64>()
+        && len <= 64
+        && x86::is_fast()
+    {
+        // SAFETY: the processor has what the function was compiled for.
+        return unsafe { x86::count(chunk, len) };
+    }
+    count_varints(&bytes[..len])
+}
+
+/// Whether a message, the first `len` of these bytes, has a field with this key. `None` where that cannot be told at a
+/// glance: anything but a message of at most 32 bytes of numbers in fields up to 15, in a place where 32 can be read.
+#[inline]
+pub(crate) fn has_number_field(bytes: &[u8], len: usize, key: u8) -> Option<bool> {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(chunk) = bytes.first_chunk::<32>()
+        && (1..=32).contains(&len)
+        && x86::is_fast()
+    {
+        // SAFETY: as above.
+        return unsafe { x86::has_number_field(chunk, len, key) };
+    }
+    let _ = (bytes, len, key);
+    None
+}
+
 /// Varint by varint.
 #[inline(always)]
 fn fold_short<A>(
@@ -386,6 +417,34 @@ mod x86 {
         fold_with::<Avx2, SKIP_ZEROS, A>(bytes, len, init, step)
     }
 
+    #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+    pub fn count(chunk: &[u8; 64], len: usize) -> usize {
+        _bzhi_u64(Avx2::varint_ends(chunk), len as u32).count_ones() as usize
+    }
+
+    #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+    pub fn has_number_field(chunk: &[u8; 32], len: usize, key: u8) -> Option<bool> {
+        // SAFETY: as many bytes as are loaded.
+        let bytes = unsafe { _mm256_loadu_si256(chunk.as_ptr().cast()) };
+        let where_equal = |a, b| u64::from(_mm256_movemask_epi8(_mm256_cmpeq_epi8(a, b)) as u32);
+        let has_none_of = |bits| {
+            where_equal(
+                _mm256_and_si256(bytes, _mm256_set1_epi8(bits)),
+                _mm256_setzero_si256(),
+            )
+        };
+        let own = _bzhi_u64(u64::MAX, len as u32);
+        let ends = has_none_of(-0x80) & own;
+        // A key and a value in turn.
+        let keys = _pdep_u64(0x5555_5555_5555_5555, ends);
+        let values = ends & !keys;
+        let whole = values >> (len - 1) & 1 == 1 && none_is_long(ends | !own);
+        // Keys of one byte stand right behind a value.
+        let short = keys == (values << 1 | 1) & own;
+        let of_numbers = keys & !(has_none_of(0x07) & !has_none_of(0x78)) == 0;
+        (whole && short && of_numbers).then(|| keys & where_equal(bytes, _mm256_set1_epi8(key as i8)) != 0)
+    }
+
     /// Bytes that [`sums_to`] wants to see at once.
     pub const WIDE: usize = 128;
 
@@ -537,7 +596,9 @@ mod tests {
                 (values.into_iter().filter(|(_, v)| *v != 0).collect::<Vec<_>>(), result)
             };
             let len = bytes.len();
+            let number = bytes.iter().filter(|byte| **byte < 0x80).count();
             bytes.extend(behind);
+            prop_assert_eq!(count(&bytes, len), number);
             // With nothing behind the column, and with what can be read and does not belong to it.
             for bytes in [&bytes[..len], &bytes[..]] {
                 let portable = decoded(|visit| fold_with::<Portable, false, ()>(bytes, len, (), |(), at, v| visit(at, v)));

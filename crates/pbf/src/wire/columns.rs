@@ -1,7 +1,7 @@
 //! Repeated varint fields: the columns of dense nodes, ways and relations.
 
 use super::bulk::{self, Sums};
-use super::{Field, Fields, Value, WireError, read_varint, zigzag_decode};
+use super::{Field, Fields, Value, WireError, from_here, read_varint, zigzag_decode};
 
 /// A repeated varint field of a message: packed in one piece, in several, or written number by number.
 ///
@@ -440,11 +440,9 @@ impl<'a> Refs<'a> {
     /// A column that lies in these bytes.
     #[inline]
     pub(crate) fn within(column: Varints<'a>, block: &'a [u8]) -> Self {
-        let start = (column.chunk.as_ptr() as usize).wrapping_sub(block.as_ptr() as usize);
-        let readable = block.get(start..).filter(|all| all.len() >= column.chunk.len());
         Refs {
             column,
-            readable: readable.unwrap_or(column.chunk),
+            readable: from_here(block, column.chunk),
         }
     }
 
