@@ -58,7 +58,7 @@ pub fn getparents(job: &Job, input: &Path, options: &Options, target: &Target) -
                 let refers = match item {
                     RawItem::Way if asks_nodes => {
                         let (_, refs) = items.parse_refs(message)?;
-                        refs.any_value(is_asked)?
+                        refs.any(is_asked)?
                     }
                     RawItem::Relation => refers(&items.parse_relation(message)?, &requested)?,
                     _ => false,

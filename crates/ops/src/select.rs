@@ -26,9 +26,9 @@ use osmill_engine::{
     TaskOutput, output_header,
 };
 use osmill_model::{ElementId, Kind, KindSet, Location};
-use osmill_pbf::wire::Deltas;
+use osmill_pbf::wire::Refs;
 use osmill_pbf::{
-    Block, DensePicker, Element, FileHeader, IndexRecord, Item, Items, RawItem, Relation, SORTED,
+    Block, BlockError, DensePicker, Element, FileHeader, IndexRecord, Item, Items, RawItem, Relation, SORTED,
 };
 
 pub(crate) use close::{ByIdOnly, Pick, close_kind, close_over_members, close_ways};
@@ -223,7 +223,7 @@ pub(crate) fn kind_of(item: RawItem) -> Kind {
 /// Calls `visit` with the id and the references of each way of a blob, which are not decoded.
 pub(crate) fn for_each_way(
     blob: &mut Blob,
-    mut visit: impl FnMut(i64, Deltas<'_>) -> KernelResult,
+    mut visit: impl FnMut(i64, Refs<'_>) -> Result<(), BlockError>,
 ) -> KernelResult {
     for group in blob.block()?.groups() {
         let mut items = group.items();

@@ -270,12 +270,11 @@ impl Work<'_> {
                 if !room.begin(blob.entry().number) {
                     return Ok(());
                 }
-                learned.look(blob)?;
+                learned.read_nodes(blob, columns)?;
                 let Some(bbox) = blob.record()?.bbox else {
                     return Ok(());
                 };
                 let (whole, partly) = coverage(bbox);
-                columns.read(blob.block()?)?;
                 parts.begin();
                 near.clear();
                 match whole.is_empty() {
@@ -343,6 +342,7 @@ impl Work<'_> {
             parts: Parts::default(),
         };
         let budget = self.budget();
+        let nodes_inside = inside;
         let blobs = self.known.blobs_of(Kind::Way, |_| !inside.is_empty());
         let states = self.job.pass("ways", self.input.file(), &blobs).write_many(
             sinks,
@@ -357,15 +357,14 @@ impl Work<'_> {
                     found,
                     parts,
                 } = state;
-                learned.look(blob)?;
                 parts.begin();
-                select::for_each_way(blob, |id, column| {
+                learned.read_ways(blob, |id, column| {
                     // Most ways are in no region.
-                    if column.any_value(|id| inside.any(id))? {
+                    if column.any(|node| nodes_inside.may_have(node))? {
                         refs.clear();
                         found.clear();
-                        column.column().decode_deltas_into(refs)?;
-                        for &id in refs.iter() {
+                        column.decode_into(refs)?;
+                        for &id in refs.iter().filter(|id| nodes_inside.may_have(**id)) {
                             inside.each(id, |region| {
                                 if !found.contains(&region) {
                                     found.push(region);
@@ -376,7 +375,7 @@ impl Work<'_> {
                             ways.add(region, id);
                             parts.add(region);
                         }
-                        for &id in refs.iter().filter(|_| note_nodes) {
+                        for &id in refs.iter().filter(|_| note_nodes && !found.is_empty()) {
                             inside.others(id, found, |region| nodes.add(region, id));
                         }
                     }
@@ -486,8 +485,7 @@ impl Work<'_> {
                     more.each(id, |region| parts.add_more(region));
                     parts.next();
                     if more.any(id) {
-                        refs.column()
-                            .for_each_sum(|node| more.each(id, |region| nodes.add(region, node)))?;
+                        refs.fold((), |(), node| more.each(id, |region| nodes.add(region, node)))?;
                     }
                     Ok(())
                 })?;

@@ -277,7 +277,7 @@ impl Work<'_> {
                     }
                     if !found.is_empty() {
                         refs.clear();
-                        column.column().decode_deltas_into(refs)?;
+                        column.decode_into(refs)?;
                         for id in refs.iter().filter(|id| range.contains(**id)) {
                             inside.others(*id, found, |region| nodes.add(region, *id));
                         }

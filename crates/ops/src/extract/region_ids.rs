@@ -15,14 +15,12 @@ use osmill_pbf::IndexRecord;
 use crate::select::IdBudget;
 
 /// Block and bit of an id. Negative ids are in blocks of their own.
-#[inline]
+#[inline(always)]
 fn place(id: i64) -> (u64, u64) {
-    let (base, id) = if id >= 0 {
-        (0, id as u64)
-    } else {
-        (1 << 58, !id as u64)
-    };
-    (base + (id >> 6), 1 << (id & 63))
+    // All ones for a negative id.
+    let sign = id >> 63;
+    let bits = (id ^ sign) as u64;
+    (bits >> 6 | sign as u64 & 1 << 58, 1 << (bits & 63))
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -114,6 +112,40 @@ pub struct RegionIds {
     numbers: Ranks,
     masks: Vec<u64>,
     shape: Shape,
+    filter: Filter,
+}
+
+/// Tells of most blocks that do not occur that they do not: from one word, without a branch that could be foretold
+/// wrongly. Groups share words by chance.
+#[derive(Debug)]
+struct Filter {
+    /// Which blocks occur of the groups of a word. Their number is a power of two.
+    words: Vec<u64>,
+    /// By what the product of a group's number is shifted to give the number of its word.
+    shift: u32,
+}
+
+impl Filter {
+    /// Of these groups, of which so many blocks occur: a word for each, or for four blocks if that is less.
+    fn of(groups: &[Group], blocks: u32) -> Filter {
+        let words = groups.len().min(blocks as usize / 4);
+        let bits = words.max(2).next_power_of_two().ilog2();
+        let mut filter = Filter {
+            words: vec![0; 1 << bits],
+            shift: u64::BITS - bits,
+        };
+        for group in groups {
+            let word = filter.word(group.number);
+            filter.words[word] |= group.blocks;
+        }
+        filter
+    }
+
+    /// The word of a group: neighbouring ones are far apart (Knuth's multiplicative hashing).
+    #[inline(always)]
+    fn word(&self, group: u64) -> usize {
+        (group.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize
+    }
 }
 
 /// Which masks are a block's, and whose they are.
@@ -165,6 +197,7 @@ impl RegionIds {
         }
         Ok(RegionIds {
             numbers: Ranks::of(groups.iter().map(|group| group.number))?,
+            filter: Filter::of(&groups, blocks),
             groups,
             masks: entries.iter().map(|entry| entry.mask).collect(),
             shape: Shape::of(&entries),
@@ -200,6 +233,15 @@ impl RegionIds {
             entry.mask != 0
         });
         RegionIds::new([Gather::of_settled(entries)])
+    }
+
+    /// Whether an id may be there. `false` is certain, `true` is not: an id near it is there, or chance has it. The
+    /// quickest way to tell that none of many ids is there.
+    #[inline(always)]
+    pub fn may_have(&self, id: i64) -> bool {
+        let (block, _) = place(id);
+        let word = self.filter.words.get(self.filter.word(block >> 6));
+        word.is_some_and(|word| word >> (block & 63) & 1 == 1)
     }
 
     /// Whether there is no id.
@@ -408,6 +450,7 @@ mod tests {
                     let mut found = Vec::new();
                     cursor.each(*id, |region| found.push(region));
                     prop_assert_eq!(cursor.any(*id), !expected.is_empty());
+                    prop_assert!(ids.may_have(*id) || expected.is_empty());
                     prop_assert_eq!(&found, &expected);
                     cursor.others(*id, &[5, 0, 3, 1], |region| found.push(region));
                     let others = [5, 0, 3, 1].into_iter().filter(|region| !expected.contains(region));
