@@ -120,6 +120,13 @@ pub fn extract(job: &Job, input: &Path, extracts: &[Extract], options: &Options)
     let Some(first) = extracts.first() else {
         return Err(Error::Usage("no region was given".into()));
     };
+    if extracts.len() > region_ids::REGIONS {
+        return Err(Error::Usage(format!(
+            "{} regions are too many; give at most {} at a time",
+            extracts.len(),
+            region_ids::REGIONS
+        )));
+    }
     let input = job.open(input)?;
     let mut plan = input.plan(job.options().threads)?;
     // A change file is no history, though it may hold an element twice.
