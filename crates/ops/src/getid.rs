@@ -8,10 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use osmill_engine::{Blob, BlobEntry, Error, IdSet, IdSets, Job, Plan, Result};
 use osmill_model::{ElementId, Kind, KindSet};
-use osmill_pbf::DensePicker;
 use serde::Serialize;
 
-use crate::select::{self, ByIdOnly, Fate, Requested, Target, Wanted};
+use crate::select::{self, ByIdOnly, Fate, Judged, Requested, Target, Wanted};
 
 /// Which elements are written.
 #[derive(Debug, Clone, Default)]
@@ -83,32 +82,29 @@ fn by_id(
         }
     };
     let found: Vec<AtomicBool> = requested.ids().iter().map(|_| AtomicBool::new(false)).collect();
-    let sink = target.open(plan.header.clone())?;
-    job.pass("write", input.file(), &blobs)
-        .write(&sink, State::default, |state, blob, out| {
-            if !requested.may_touch(&blob.record()?) {
-                return match invert {
-                    true => out.copy(blob),
-                    false => Ok(()),
-                };
+    let source = (&input, &plan);
+    select::write_judged(job, source, &blobs, target, |blob, fates, ids| {
+        if !requested.may_touch(&blob.record()?) {
+            return Ok(if invert {
+                Judged::AllKept
+            } else {
+                Judged::AllDropped
+            });
+        }
+        let mut at = 0;
+        select::for_each_in(blob, ids, |_, item, _, id| {
+            let place = requested.find(&mut at, ElementId::new(select::kind_of(item), id));
+            if let Some(place) = place {
+                found[place].store(true, Relaxed);
             }
-            state.fates.clear();
-            let mut at = 0;
-            select::for_each_in(blob, &mut state.ids, |_, item, _, id| {
-                let place = requested.find(&mut at, ElementId::new(select::kind_of(item), id));
-                if let Some(place) = place {
-                    found[place].store(true, Relaxed);
-                }
-                state.fates.push(match place.is_some() != invert {
-                    true => Fate::Keep,
-                    false => Fate::Drop,
-                });
-                Ok(())
-            })?;
-            select::write_fates(blob, out, &state.fates, &mut state.picker)
+            fates.push(match place.is_some() != invert {
+                true => Fate::Keep,
+                false => Fate::Drop,
+            });
+            Ok(())
         })?;
-    job.objects_out(sink.counts());
-    sink.finish()?;
+        Ok(Judged::EachByFate)
+    })?;
     let asked = requested.ids().iter().zip(found);
     Ok(asked
         .filter(|(_, found)| !found.load(Relaxed))
@@ -155,43 +151,30 @@ fn with_references(
     let wanted = resolve(wanted, Kind::Node)?;
     let found = IdSets::new();
     let blobs = select::blobs_of(&plan, KindSet::ALL, |record| wanted.may_touch(record));
-    let sink = target.open(plan.header.clone())?;
-    job.pass("write", input.file(), &blobs)
-        .write(&sink, State::default, |state, blob, out| {
-            let Some(here) = wanted.here(blob)? else {
-                return Ok(());
-            };
-            state.fates.clear();
-            select::for_each_in(blob, &mut state.ids, |_, item, _, id| {
-                let id = ElementId::new(select::kind_of(item), id);
-                let has = here.has(id.kind, id.id, state.fates.len());
-                if has && !wanted.is_marked(id.kind) {
-                    found.insert(id);
-                }
-                state.fates.push(match has {
-                    true if options.remove_tags && !requested.contains(id) => Fate::Bare,
-                    true => Fate::Keep,
-                    false => Fate::Drop,
-                });
-                Ok(())
-            })?;
-            select::write_fates(blob, out, &state.fates, &mut state.picker)
+    select::write_judged(job, source, &blobs, target, |blob, fates, ids| {
+        let Some(here) = wanted.here(blob)? else {
+            return Ok(Judged::AllDropped);
+        };
+        select::for_each_in(blob, ids, |_, item, _, id| {
+            let id = ElementId::new(select::kind_of(item), id);
+            let has = here.has(id.kind, id.id, fates.len());
+            if has && !wanted.is_marked(id.kind) {
+                found.insert(id);
+            }
+            fates.push(match has {
+                true if options.remove_tags && !requested.contains(id) => Fate::Bare,
+                true => Fate::Keep,
+                false => Fate::Drop,
+            });
+            Ok(())
         })?;
-    job.objects_out(sink.counts());
-    sink.finish()?;
+        Ok(Judged::EachByFate)
+    })?;
     for kind in Kind::ALL {
         note(kind, wanted.ids(kind), found.of(kind));
     }
     missing.sort_unstable();
     Ok(missing)
-}
-
-/// A worker's state in writing.
-#[derive(Default)]
-struct State {
-    fates: Vec<Fate>,
-    ids: Vec<i64>,
-    picker: DensePicker,
 }
 
 /// The blobs of a file whose header says that it is sorted that can hold one of these sorted ids.

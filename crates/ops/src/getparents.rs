@@ -8,9 +8,9 @@ use std::path::Path;
 
 use osmill_engine::{Job, KernelResult, Result};
 use osmill_model::{ElementId, Kind, KindSet};
-use osmill_pbf::{DensePicker, RawItem, Relation};
+use osmill_pbf::{RawItem, Relation};
 
-use crate::select::{self, Fate, Requested, Target};
+use crate::select::{self, Fate, Judged, Requested, Target};
 
 /// What is looked for.
 #[derive(Debug, Clone, Default)]
@@ -47,33 +47,26 @@ pub fn getparents(job: &Job, input: &Path, options: &Options, target: &Target) -
     let blobs = select::blobs_of(&plan, KindSet::ALL, |record| {
         record.kinds.intersects(parents) || options.add_self && requested.may_touch(record)
     });
-    let sink = target.open(plan.header.clone())?;
-    job.pass("write", input.file(), &blobs).write(
-        &sink,
-        <(Vec<Fate>, Vec<i64>, DensePicker)>::default,
-        |(fates, ids, picker), blob, out| {
-            fates.clear();
-            select::for_each_in(blob, ids, |items, item, message, id| {
-                let id = ElementId::new(select::kind_of(item), id);
-                let refers = match item {
-                    RawItem::Way if asks_nodes => {
-                        let (_, refs) = items.parse_refs(message)?;
-                        refs.any(is_asked)?
-                    }
-                    RawItem::Relation => refers(&items.parse_relation(message)?, &requested)?,
-                    _ => false,
-                };
-                fates.push(match refers || options.add_self && requested.contains(id) {
-                    true => Fate::Keep,
-                    false => Fate::Drop,
-                });
-                Ok(())
-            })?;
-            select::write_fates(blob, out, fates, picker)
-        },
-    )?;
-    job.objects_out(sink.counts());
-    sink.finish().map(|_| ())
+    let source = (&input, &plan);
+    select::write_judged(job, source, &blobs, target, |blob, fates, ids| {
+        select::for_each_in(blob, ids, |items, item, message, id| {
+            let id = ElementId::new(select::kind_of(item), id);
+            let refers = match item {
+                RawItem::Way if asks_nodes => {
+                    let (_, refs) = items.parse_refs(message)?;
+                    refs.any(is_asked)?
+                }
+                RawItem::Relation => refers(&items.parse_relation(message)?, &requested)?,
+                _ => false,
+            };
+            fates.push(match refers || options.add_self && requested.contains(id) {
+                true => Fate::Keep,
+                false => Fate::Drop,
+            });
+            Ok(())
+        })?;
+        Ok(Judged::EachByFate)
+    })
 }
 
 /// Whether a relation has one of these members.

@@ -170,6 +170,44 @@ pub(crate) fn write_fates(
     )
 }
 
+/// What becomes of the elements of a blob.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Judged {
+    /// All are written as they are.
+    AllKept,
+    /// None is written.
+    AllDropped,
+    /// Each has a [`Fate`] of its own.
+    EachByFate,
+}
+
+/// Writes elements of these blobs to a target in one pass. `judge` tells whether all elements of a blob are kept or none,
+/// or pushes the fate of each. It has scratch for ids.
+pub(crate) fn write_judged(
+    job: &Job,
+    (input, plan): (&Input, &Plan),
+    blobs: &[BlobEntry],
+    target: &Target,
+    judge: impl Fn(&mut Blob, &mut Vec<Fate>, &mut Vec<i64>) -> KernelResult<Judged> + Sync,
+) -> Result<()> {
+    let sink = target.open(plan.header.clone())?;
+    job.pass("write", input.file(), blobs).write(
+        &sink,
+        <(Vec<Fate>, Vec<i64>, DensePicker)>::default,
+        |(fates, ids, picker), blob, out| {
+            fates.clear();
+            match judge(blob, fates, ids)? {
+                Judged::AllKept => out.copy(blob),
+                Judged::AllDropped => Ok(()),
+                Judged::EachByFate => write_fates(blob, out, fates, picker),
+            }
+        },
+    )?;
+    job.objects_out(sink.counts());
+    sink.finish()?;
+    Ok(())
+}
+
 /// Calls `visit` with the number and the view of each `wanted` element of a block. Numbers ascend. The other elements
 /// cost little.
 pub(crate) fn for_each_picked<'b>(
