@@ -169,6 +169,9 @@ proptest! {
                     (0..regions.len()).filter(|&i| model(&regions[i], p)).map(|i| i as u32).collect();
                 prop_assert_eq!(&found, &expected, "{}", p);
                 prop_assert_eq!(set.any_contains(p), !expected.is_empty());
+                let mut near = vec![7];
+                set.find_near(&[None, Some(p), None], &mut near);
+                prop_assert!(near == [7, 1] || near == [7] && expected.is_empty(), "{} is near: {:?}", p, near);
             }
         }
     }
