@@ -14,8 +14,13 @@ use osmill_model::Location;
 /// Locations of a block.
 pub const BLOCK: usize = 32;
 
-/// Bytes behind the data that a read of the last location may touch.
-pub(crate) const SPARE: usize = 16;
+/// Bytes that reading a location takes from the beginning of its block on, whatever its [`Form`] says: two groups whose
+/// differences take 63 bits each, and a word behind them.
+const WINDOW: usize = SPLIT_HEAD + (2 * BLOCK * 2 * 63).div_ceil(8) + 8;
+
+/// Bytes behind those of a page that reading it may touch.
+pub(crate) const SPARE: usize = 2048;
+const _: () = assert!(WINDOW <= SPARE);
 
 /// Bytes before the differences of a block.
 const HEAD: usize = 8;
@@ -34,8 +39,9 @@ const fn mask(width: u32) -> u64 {
     (1 << width) - 1
 }
 
+/// The bytes from `at` on.
 #[inline(always)]
-fn array<const N: usize>(data: &[u8], at: usize) -> [u8; N] {
+pub(crate) fn array<const N: usize>(data: &[u8], at: usize) -> [u8; N] {
     let mut bytes = [0; N];
     bytes.copy_from_slice(&data[at..at + N]);
     bytes
@@ -64,40 +70,36 @@ impl Form {
         HEAD + place * (lon + lat) as usize / 8
     }
 
-    /// The location at a place of the block that begins at `block`.
-    ///
-    /// # Panics
-    ///
-    /// If `data` ends less than [`SPARE`] bytes behind the location.
+    /// The location at a place of a block.
     #[inline(always)]
-    pub fn read(self, place: usize, block: usize, data: &[u8]) -> Location {
-        let mut base = base_at(data, block);
+    pub fn read(self, place: usize, block: &[u8; WINDOW]) -> Location {
+        let mut base = base_at(block, 0);
         let mut widths = self.widths();
-        let mut bits = block * 8 + HEAD * 8;
-        let mut before = place;
+        let mut bits = HEAD * 8;
+        let mut before = place % BLOCK;
         if self.0 & SPLIT != 0 {
-            bits = (block + SPLIT_HEAD) * 8;
-            let groups = u32::from_le_bytes(array(data, block + 16));
-            let second = (groups & mask(place as u32) as u32).count_ones() as usize;
-            if groups >> place & 1 == 0 {
-                before = place - second;
+            bits = SPLIT_HEAD * 8;
+            let groups = u32::from_le_bytes(array(block, 16));
+            let second = (groups & mask(before as u32) as u32).count_ones() as usize;
+            if groups >> before & 1 == 0 {
+                before = (before - second) % BLOCK;
             } else {
                 // Bits behind the last location are set, too.
                 bits += groups.count_zeros() as usize * (widths.0 + widths.1) as usize;
                 before = second;
-                base = base_at(data, block + 8);
-                widths = Form(u16::from_le_bytes(array(data, block + 20))).widths();
+                base = base_at(block, 8);
+                widths = Form(u16::from_le_bytes(array(block, 20))).widths();
             }
         }
         let (lon_width, lat_width) = widths;
         bits += before * (lon_width + lat_width) as usize;
-        let word = u64::from_le_bytes(array(data, bits / 8)) >> (bits % 8);
+        let word = u64::from_le_bytes(array(block, bits / 8)) >> (bits % 8);
         let lon = word & mask(lon_width);
         let lat = if lon_width + lat_width <= 57 {
             word >> lon_width
         } else {
             let bits = bits + lon_width as usize;
-            u64::from_le_bytes(array(data, bits / 8)) >> (bits % 8)
+            u64::from_le_bytes(array(block, bits / 8)) >> (bits % 8)
         };
         Location {
             lon: base.0.wrapping_add(lon as u32) as i32,
@@ -267,8 +269,8 @@ mod tests {
         let mut data = Vec::new();
         let form = pack(&[Location::new(-7, 8); BLOCK], &mut data);
         assert_eq!(data.len(), HEAD);
-        data.resize(HEAD + SPARE, 0xff);
-        assert_eq!(form.read(31, 0, &data), Location::new(-7, 8));
+        data.resize(HEAD + WINDOW, 0xff);
+        assert_eq!(form.read(31, data.first_chunk().unwrap()), Location::new(-7, 8));
     }
 
     #[test]
@@ -292,9 +294,9 @@ mod tests {
             for locations in [&locations[..], &locations[..places.min(locations.len())]] {
                 let mut data = vec![0xa5; before];
                 let form = pack(locations, &mut data);
-                data.resize(data.len() + SPARE, 0x5a);
+                data.resize(data.len() + WINDOW, 0x5a);
                 for (place, at) in locations.iter().enumerate() {
-                    prop_assert_eq!(form.read(place, before, &data), *at);
+                    prop_assert_eq!(form.read(place, data[before..].first_chunk().unwrap()), *at);
                 }
             }
         }
@@ -312,9 +314,9 @@ mod tests {
                 .collect();
             let mut data = Vec::new();
             let form = pack(&locations, &mut data);
-            data.resize(data.len() + SPARE, 0x5a);
+            data.resize(data.len() + WINDOW, 0x5a);
             for (place, at) in locations.iter().enumerate() {
-                prop_assert_eq!(form.read(place, 0, &data), *at);
+                prop_assert_eq!(form.read(place, data.first_chunk().unwrap()), *at);
             }
         }
     }

@@ -11,12 +11,14 @@
 
 use osmill_model::Location;
 
-use crate::packed::{BLOCK, Form, pack};
+use crate::packed::{BLOCK, Form, SPARE, array, pack};
 
 /// Ids of a page.
 pub(crate) const IDS: u64 = 4096;
 /// Bytes of an entry for a word.
 const WORD: usize = 10;
+/// Bytes before the blocks, at most.
+const DIRECTORY: usize = 8 + (IDS / 64) as usize * WORD + 4 * (IDS as usize / BLOCK);
 
 /// Number of the page that a key lies on.
 #[inline(always)]
@@ -56,68 +58,66 @@ pub(crate) fn write(keys: &[u64], locations: &[Location], data: &mut Vec<u8>) {
     }
 }
 
-/// Where in the data the location of a node is.
+/// Where on its page the location of a node is.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Spot {
-    block: usize,
-    place: usize,
+    block: u16,
     form: Form,
+    place: u8,
 }
 
 impl Spot {
-    /// Finds a node on the page that begins at `page`.
+    /// Finds a node on the page that `page` begins with; where that is empty, there is no node.
     #[inline(always)]
-    pub fn find(key: u64, page: usize, data: &[u8]) -> Option<Spot> {
-        let word = |at: usize| {
-            let mut bytes = [0; 8];
-            bytes.copy_from_slice(&data[at..at + 8]);
-            u64::from_le_bytes(bytes)
-        };
-        let half = |at: usize| u16::from_le_bytes([data[at], data[at + 1]]);
-        let there = word(page);
+    pub fn find(key: u64, page: &[u8]) -> Option<Spot> {
+        const { assert!(DIRECTORY <= SPARE) }
+        // With room for the longest directory, no part of it has to be checked for being there.
+        let directory = page.first_chunk::<DIRECTORY>()?;
+        let there = u64::from_le_bytes(array(directory, 0));
         let number = key % IDS / 64;
         if there >> number & 1 == 0 {
             return None;
         }
-        let words = page + 8;
-        let at = words + WORD * (there & ((1 << number) - 1)).count_ones() as usize;
-        let bits = word(at);
+        let at = 8 + WORD * (there & ((1 << number) - 1)).count_ones() as usize;
+        let bits = u64::from_le_bytes(array(directory, at));
         if bits >> (key % 64) & 1 == 0 {
             return None;
         }
-        let below = bits & ((1 << (key % 64)) - 1);
-        let ordinal = usize::from(half(at + 8)) + below.count_ones() as usize;
-        let entry = words + WORD * there.count_ones() as usize + 4 * (ordinal / BLOCK);
+        let below = (bits & ((1 << (key % 64)) - 1)).count_ones();
+        let before = u16::from_le_bytes(array(directory, at + 8));
+        let ordinal = (usize::from(before) + below as usize) % IDS as usize;
+        let entry = 8 + WORD * there.count_ones() as usize + 4 * (ordinal / BLOCK);
+        let entry = u32::from_le_bytes(array(directory, entry));
         Some(Spot {
-            block: page + usize::from(half(entry)),
-            place: ordinal % BLOCK,
-            form: Form(half(entry + 2)),
+            block: entry as u16,
+            form: Form((entry >> 16) as u16),
+            place: (ordinal % BLOCK) as u8,
         })
     }
 
-    /// Offset in the data of the byte to fetch early.
+    /// Offset on the page of the byte to fetch early.
     #[inline(always)]
     pub fn near(self) -> usize {
-        self.block + self.form.near(self.place)
+        self.block() + self.form.near(usize::from(self.place))
     }
 
-    /// Offset in the data of the block.
+    /// Offset on the page of the block.
     #[inline(always)]
     pub fn block(self) -> usize {
-        self.block
+        usize::from(self.block)
     }
 
-    /// Reads the location.
+    /// Reads the location. `page` goes on for [`SPARE`] bytes behind its own, or nothing is found.
     #[inline(always)]
-    pub fn read(self, data: &[u8]) -> Location {
-        self.form.read(self.place, self.block, data)
+    pub fn read(self, page: &[u8]) -> Option<Location> {
+        let block = page.get(self.block()..)?.first_chunk()?;
+        Some(self.form.read(usize::from(self.place), block))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::packed::SPARE;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
@@ -140,7 +140,8 @@ mod tests {
             write(&keys, &locations, &mut data);
             data.resize(data.len() + SPARE, 7);
             for key in number * IDS..=number * IDS + (IDS - 1) {
-                let found = Spot::find(key, before, &data).map(|spot| spot.read(&data));
+                let page = &data[before..];
+                let found = Spot::find(key, page).and_then(|spot| spot.read(page));
                 prop_assert_eq!(found.as_ref(), nodes.get(&key));
             }
         }
@@ -158,6 +159,6 @@ mod tests {
         write(&keys, &places, &mut data);
         assert!(data.len() < 40_000, "{}", data.len());
         data.resize(data.len() + SPARE, 0);
-        assert_eq!(Spot::find(4095, 0, &data).unwrap().read(&data), places[4095]);
+        assert_eq!(Spot::find(4095, &data).unwrap().read(&data), Some(places[4095]));
     }
 }

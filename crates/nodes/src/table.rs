@@ -152,8 +152,8 @@ impl LocationTable {
             None => self.rest.position(page::number(key))?,
         };
         let (chunk, at) = split(self.offsets[position as usize]);
-        let data = self.chunks[chunk].bytes();
-        Some(Spot::find(key, at, data)?.read(data))
+        let page = &self.chunks[chunk].bytes()[at..];
+        Spot::find(key, page)?.read(page)
     }
 
     /// Appends where each of these nodes is. Batches of some hundred or more are many times faster than one by
@@ -218,32 +218,28 @@ impl Wide for Batch<'_> {
                     prefetch(offsets, position as usize);
                 }
             });
-        const NOTHING: (usize, usize) = (usize::MAX, 0);
-        let mut starts = [NOTHING; BATCH];
+        // Those that are not there are empty.
+        let mut starts: [&[u8]; BATCH] = [&[]; BATCH];
         for (start, position) in starts.iter_mut().zip(&positions[..count]) {
             if *position != NOT_FOUND {
-                *start = split(offsets[*position as usize]);
-                let data = view[start.0];
-                prefetch(data, start.1);
-                prefetch(data, start.1 + 64);
+                let (chunk, at) = split(offsets[*position as usize]);
+                *start = &view[chunk][at..];
+                prefetch(start, 0);
+                prefetch(start, 64);
             }
         }
         let mut spots = [None; BATCH];
         for ((spot, id), turn) in spots.iter_mut().zip(ids).zip(&turns) {
-            let (chunk, at) = starts[usize::from(*turn)];
-            if chunk == usize::MAX {
-                continue;
-            }
-            let data = view[chunk];
-            *spot = Spot::find(*id as u64, at, data);
+            let page = starts[usize::from(*turn) % BATCH];
+            *spot = Spot::find(*id as u64, page);
             if let Some(spot) = spot {
-                prefetch(data, spot.block());
-                prefetch(data, spot.near());
+                prefetch(page, spot.block());
+                prefetch(page, spot.near());
             }
         }
         for ((at, spot), turn) in out.iter_mut().zip(&spots).zip(&turns) {
             if let Some(spot) = spot {
-                *at = Some(spot.read(view[starts[usize::from(*turn)].0]));
+                *at = spot.read(starts[usize::from(*turn) % BATCH]);
             }
         }
     }
