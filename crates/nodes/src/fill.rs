@@ -120,7 +120,7 @@ impl Run {
 /// Writes pages; a worker's.
 #[derive(Debug, Default)]
 struct PageWriter {
-    bytes: Vec<u8>,
+    pages: page::Writer,
     index: Vec<(u64, u64)>,
 }
 
@@ -137,11 +137,10 @@ impl PageWriter {
         for (keys, locations) in nodes {
             let mut at = 0;
             for own in keys.chunk_by(|a, b| page::number(*a) == page::number(*b)) {
-                self.bytes.clear();
-                page::write(own, &locations[at..at + own.len()], &mut self.bytes);
+                let page = self.pages.write(own, &locations[at..at + own.len()]);
                 at += own.len();
                 let offset = loop {
-                    match chunk.append(&self.bytes) {
+                    match chunk.append(page) {
                         Some(offset) => break offset,
                         None => {
                             let mut pages = lock(pages);

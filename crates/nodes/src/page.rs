@@ -10,8 +10,9 @@
 //! | | the blocks |
 
 use osmill_model::Location;
+use osmill_stree::{Wide, run_wide};
 
-use crate::packed::{BLOCK, Form, SPARE, array, pack};
+use crate::packed::{BLOCK, Form, PageBytes, SPARE, array, pack, put};
 
 /// Ids of a page.
 pub(crate) const IDS: u64 = 4096;
@@ -26,35 +27,85 @@ pub(crate) const fn number(key: u64) -> u64 {
     key / IDS
 }
 
-/// Appends the page that holds these nodes. Their keys ascend, each is there once, and all lie on one page.
-///
-/// A page is smaller than 64 KiB.
-pub(crate) fn write(keys: &[u64], locations: &[Location], data: &mut Vec<u8>) {
-    let start = data.len();
-    let mut words = [0u64; (IDS / 64) as usize];
-    for key in keys {
-        words[(key % IDS / 64) as usize] |= 1 << (key % 64);
+/// Means of making pages.
+pub(crate) struct Writer {
+    page: Box<PageBytes>,
+}
+
+impl std::fmt::Debug for Writer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Writer").finish_non_exhaustive()
     }
-    let mut there = 0u64;
-    data.extend_from_slice(&[0; 8]);
-    let mut before = 0u16;
-    for (place, word) in words.iter().enumerate() {
-        if *word != 0 {
-            there |= 1 << place;
-            data.extend_from_slice(&word.to_le_bytes());
-            data.extend_from_slice(&before.to_le_bytes());
-            before += word.count_ones() as u16;
+}
+
+impl Default for Writer {
+    fn default() -> Self {
+        Writer {
+            page: Box::new([0; size_of::<PageBytes>()]),
         }
     }
-    data[start..start + 8].copy_from_slice(&there.to_le_bytes());
-    let mut entry = data.len();
-    data.resize(entry + 4 * locations.len().div_ceil(BLOCK), 0);
-    for block in locations.chunks(BLOCK) {
-        let offset = (data.len() - start) as u16;
-        let form = pack(block, data);
-        data[entry..entry + 2].copy_from_slice(&offset.to_le_bytes());
-        data[entry + 2..entry + 4].copy_from_slice(&form.0.to_le_bytes());
-        entry += 4;
+}
+
+impl Writer {
+    /// Makes the page that holds these nodes. Their keys ascend, each is there once, and all lie on one page.
+    ///
+    /// A page is smaller than 64 KiB.
+    pub fn write(&mut self, keys: &[u64], locations: &[Location]) -> &[u8] {
+        let mut len = 0;
+        run_wide(Page {
+            keys,
+            locations,
+            page: &mut self.page,
+            len: &mut len,
+        });
+        &self.page[..len]
+    }
+}
+
+/// A page that is to be made.
+struct Page<'a> {
+    keys: &'a [u64],
+    locations: &'a [Location],
+    page: &'a mut PageBytes,
+    len: &'a mut usize,
+}
+
+impl Wide for Page<'_> {
+    #[inline(always)]
+    fn run(self) {
+        let Page {
+            keys,
+            locations,
+            page,
+            len,
+        } = self;
+        let Some(first) = keys.first() else { return };
+        let (mut there, mut at) = (0u64, 8);
+        let (mut word, mut bits, mut before) = (first / 64, 0u64, 0);
+        let mut put_word = |word: u64, bits: u64, before: usize, page: &mut PageBytes| {
+            there |= 1 << (word % 64);
+            put(page, at, bits.to_le_bytes());
+            put(page, at + 8, (before as u16).to_le_bytes());
+            at += WORD;
+        };
+        for (ordinal, key) in keys.iter().enumerate() {
+            if key / 64 != word {
+                put_word(word, bits, before, page);
+                (word, bits, before) = (key / 64, 0, ordinal);
+            }
+            bits |= 1 << (key % 64);
+        }
+        put_word(word, bits, before, page);
+        put(page, 0, there.to_le_bytes());
+        let mut entry = at;
+        at += 4 * locations.len().div_ceil(BLOCK);
+        for block in locations.chunks(BLOCK) {
+            let (form, end) = pack(block, page, at);
+            put(page, entry, (at as u16).to_le_bytes());
+            put(page, entry + 2, form.0.to_le_bytes());
+            (entry, at) = (entry + 4, end);
+        }
+        *len = at;
     }
 }
 
@@ -137,7 +188,7 @@ mod tests {
                 .collect();
             let (keys, locations): (Vec<u64>, Vec<Location>) = nodes.iter().unzip();
             let mut data = vec![7; before];
-            write(&keys, &locations, &mut data);
+            data.extend_from_slice(Writer::default().write(&keys, &locations));
             data.resize(data.len() + SPARE, 7);
             for key in number * IDS..=number * IDS + (IDS - 1) {
                 let page = &data[before..];
@@ -155,8 +206,7 @@ mod tests {
             .iter()
             .map(|i| Location::new(corner(*i), corner(i / 2)))
             .collect();
-        let mut data = Vec::new();
-        write(&keys, &places, &mut data);
+        let mut data = Writer::default().write(&keys, &places).to_vec();
         assert!(data.len() < 40_000, "{}", data.len());
         data.resize(data.len() + SPARE, 0);
         assert_eq!(Spot::find(4095, &data).unwrap().read(&data), Some(places[4095]));
