@@ -524,6 +524,21 @@ impl<'a> Work<'a> {
         if self.options.keep_untagged && nodes.others() == 0 {
             return out.copy(blob);
         }
+        let only_dense = match self.options.keep_untagged {
+            true => None,
+            false => blob.decoded().only_dense()?,
+        };
+        if let Some(dense) = only_dense {
+            let Kept { picker, members, .. } = kept;
+            members.clear();
+            self.for_each_member(nodes.ids(), |at| members.push(at as u32));
+            picker.lend(nodes.columns_mut());
+            let count = picker.want_tagged(&dense, members)?;
+            return match count > 0 && count == dense.len() {
+                true => out.copy(blob),
+                false => out.keep_wanted(&dense, picker),
+            };
+        }
         self.mark_kept(blob.decoded(), nodes.ids(), &mut kept.fates)?;
         kept.picker.lend(nodes.columns_mut());
         select::write_fates(blob, out, &kept.fates, &mut kept.picker)
@@ -555,27 +570,31 @@ impl<'a> Work<'a> {
                 }
                 let own;
                 (own, ids) = ids.split_at(ids.len().min(fates.len() - start));
-                self.mark_members(own, &mut fates[start..]);
+                self.for_each_member(own, |at| fates[start + at] = Fate::Keep);
             }
         }
         Ok(())
     }
 
-    /// Sets the fate of those nodes that are members of relations.
-    fn mark_members(&self, ids: &[i64], fates: &mut [Fate]) {
+    /// Calls `visit` with the place of each of these nodes that is a member of a relation. Members are few, so they are
+    /// looked for among the nodes, which ascend over long stretches.
+    fn for_each_member(&self, ids: &[i64], mut visit: impl FnMut(usize)) {
         let Some(members) = self.members.get() else { return };
-        let (mut next, mut last) = (0, None);
-        for (fate, key) in fates.iter_mut().zip(ids.iter().map(|id| id_order(*id))) {
-            if last.is_none_or(|last| key < last) {
-                next = members.partition_point(|member| *member < key);
+        let mut start = 0;
+        for run in ids.chunk_by(|a, b| id_order(*a) <= id_order(*b)) {
+            let mut at = 0;
+            let first = members.partition_point(|member| *member < id_order(run[0]));
+            for member in &members[first..] {
+                at += run[at..].partition_point(|id| id_order(*id) < *member);
+                while run.get(at).is_some_and(|id| id_order(*id) == *member) {
+                    visit(start + at);
+                    at += 1;
+                }
+                if at == run.len() {
+                    break;
+                }
             }
-            last = Some(key);
-            while members.get(next).is_some_and(|member| *member < key) {
-                next += 1;
-            }
-            if members.get(next) == Some(&key) {
-                *fate = Fate::Keep;
-            }
+            start += run.len();
         }
     }
 
@@ -773,6 +792,7 @@ fn stretches(blobs: &[BlobEntry]) -> Vec<Range<usize>> {
 #[derive(Default)]
 struct Kept {
     fates: Vec<Fate>,
+    members: Vec<u32>,
     picker: DensePicker,
 }
 
