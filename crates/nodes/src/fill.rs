@@ -395,8 +395,12 @@ impl NodeBatch {
         };
         let ascending = *first > 0 && ids.is_sorted_by(|a, b| a < b);
         if ascending && wanted.is_none() && range.contains(*first) && range.contains(*last) {
-            run.locations.extend(locations.iter().flatten());
-            if run.locations.len() == ids.len() {
+            let mut are_known = true;
+            run.locations.extend(locations.iter().map(|at| {
+                are_known &= at.is_some();
+                at.unwrap_or_default()
+            }));
+            if are_known {
                 run.keys.extend(ids.iter().map(|id| id_order(*id)));
                 return Ok(());
             }
