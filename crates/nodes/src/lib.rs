@@ -113,13 +113,13 @@
 //! # let folder = tempfile::tempdir().unwrap();
 //! # let path = folder.path().join("region.osm.pbf");
 //! # let (mut file, mut raw, mut compressor) = (Vec::new(), Vec::new(), Compressor::new(Default::default()));
-//! # write_frame(&mut file, BlobType::Header, None, &FileHeader::new("test").encode(), &mut compressor, &mut Vec::new()).unwrap();
+//! # write_frame(&mut file, BlobType::Header, None, &FileHeader::new("test").encode(), &mut compressor).unwrap();
 //! # let mut builder = BlockBuilder::default();
 //! # builder.add_node(1, Some(Location::new(95_000_000, 471_000_000)), [], &Metadata::default());
 //! # builder.add_node(2, Some(Location::new(95_000_001, 471_000_002)), [], &Metadata::default());
 //! # builder.add_way(5, &[2, 1, 9], None, [], &Metadata::default());
 //! # let index = builder.finish(&mut raw);
-//! # write_frame(&mut file, BlobType::Data, Some(&index), &raw, &mut compressor, &mut Vec::new()).unwrap();
+//! # write_frame(&mut file, BlobType::Data, Some(&index), &raw, &mut compressor).unwrap();
 //! # std::fs::write(&path, &file).unwrap();
 //!
 //! let job = Job::new(JobOptions::default());
