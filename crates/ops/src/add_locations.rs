@@ -577,11 +577,11 @@ impl<'a> Work<'a> {
     }
 
     /// Calls `visit` with the place of each of these nodes that is a member of a relation. Members are few, so they are
-    /// looked for among the nodes, which ascend over long stretches.
+    /// looked for among the nodes, whose positive ids ascend over long stretches.
     fn for_each_member(&self, ids: &[i64], mut visit: impl FnMut(usize)) {
         let Some(members) = self.members.get() else { return };
         let mut start = 0;
-        for run in ids.chunk_by(|a, b| id_order(*a) <= id_order(*b)) {
+        for run in ids.chunk_by(|a, b| 0 < *a && a <= b) {
             let mut at = 0;
             let first = members.partition_point(|member| *member < id_order(run[0]));
             for member in &members[first..] {
