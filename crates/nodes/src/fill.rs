@@ -445,7 +445,8 @@ mod tests {
         let mut asked: Vec<i64> = wanted.to_vec();
         asked.extend([5_000_000_000, -77, 0, i64::MIN, i64::MAX]);
         let mut found = vec![None];
-        table.locate(&asked, &mut found);
+        let are_found = table.locate(&asked, &mut found);
+        assert_eq!(are_found, !found[1..].contains(&None));
         assert_eq!(found.len(), asked.len() + 1);
         for (id, found) in asked.iter().zip(&found[1..]) {
             let expected = model.get(&id_order(*id)).filter(|_| wanted.contains(id));

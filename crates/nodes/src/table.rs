@@ -158,25 +158,33 @@ impl LocationTable {
 
     /// Appends where each of these nodes is. Batches of some hundred or more are many times faster than one by
     /// one: each stage of a look-up is done for all of a batch, and asks for the lines that the next one reads.
-    pub fn locate(&self, ids: &[i64], locations: &mut Vec<Option<Location>>) {
+    ///
+    /// Gives whether all were found.
+    pub fn locate(&self, ids: &[i64], locations: &mut Vec<Option<Location>>) -> bool {
+        let mut are_found = true;
         let view: Vec<&[u8]> = self.chunks.iter().map(LineBuffer::bytes).collect();
         for batch in ids.chunks(BATCH) {
             let start = locations.len();
             locations.resize(start + batch.len(), None);
             let out = &mut locations[start..];
-            if batch.iter().all(|id| *id > 0) {
+            // Negative if any id is not positive.
+            let signs = batch.iter().fold(0, |signs, id| signs | id | id.wrapping_sub(1));
+            if signs >= 0 {
                 run_wide(Batch {
                     table: self,
                     ids: batch,
                     view: &view,
                     out,
+                    are_found: &mut are_found,
                 });
             } else {
                 for (at, id) in out.iter_mut().zip(batch) {
                     *at = self.get(*id);
+                    are_found &= at.is_some();
                 }
             }
         }
+        are_found
     }
 }
 
@@ -187,6 +195,7 @@ struct Batch<'a> {
     /// The bytes of the chunks.
     view: &'a [&'a [u8]],
     out: &'a mut [Option<Location>],
+    are_found: &'a mut bool,
 }
 
 impl Wide for Batch<'_> {
@@ -197,6 +206,7 @@ impl Wide for Batch<'_> {
             ids,
             view,
             out,
+            are_found,
         } = self;
         let offsets = &table.offsets[table.rest.len() as usize..];
         // Neighbours in a way often share a page.
@@ -224,8 +234,10 @@ impl Wide for Batch<'_> {
             if *position != NOT_FOUND {
                 let (chunk, at) = split(offsets[*position as usize]);
                 *start = &view[chunk][at..];
+                // The words of ids and what is said of the blocks, of most pages.
                 prefetch(start, 0);
                 prefetch(start, 64);
+                prefetch(start, 128);
             }
         }
         let mut spots = [None; BATCH];
@@ -238,8 +250,9 @@ impl Wide for Batch<'_> {
             }
         }
         for ((at, spot), turn) in out.iter_mut().zip(&spots).zip(&turns) {
-            if let Some(spot) = spot {
-                *at = spot.read(starts[usize::from(*turn) % BATCH]);
+            match spot {
+                Some(spot) => *at = spot.read(starts[usize::from(*turn) % BATCH]),
+                None => *are_found = false,
             }
         }
     }

@@ -610,8 +610,9 @@ impl<'a> Work<'a> {
                     locations.clear();
                     blob.block()?.way_refs_into(refs)?;
                     refs.retain(|id| range.contains(*id));
-                    table.locate(refs, locations);
-                    self.missing.note(refs, locations);
+                    if !table.locate(refs, locations) {
+                        self.missing.note(refs, locations);
+                    }
                     streams.write(number, self.position(&self.parts.ways, blob), locations, buffer)?;
                     Ok(())
                 },
@@ -632,8 +633,9 @@ impl<'a> Work<'a> {
         let (table, streams) = match found {
             Found::Table(table, Some(streams)) => (table, streams),
             Found::Table(table, None) => {
-                table.locate(refs, locations);
-                self.missing.note(refs, locations);
+                if !table.locate(refs, locations) {
+                    self.missing.note(refs, locations);
+                }
                 return Ok(());
             }
             Found::Store(store) => {
@@ -651,8 +653,9 @@ impl<'a> Work<'a> {
         rest.clear();
         rest.extend(refs.iter().filter(|id| last.contains(**id)));
         rest_locations.clear();
-        table.locate(rest, rest_locations);
-        self.missing.note(rest, rest_locations);
+        if !table.locate(rest, rest_locations) {
+            self.missing.note(rest, rest_locations);
+        }
         let mut rest = rest_locations.iter();
         for id in refs.iter() {
             let noted = others
