@@ -83,8 +83,7 @@ pub struct Common {
     /// Worker threads [default: one for each processor]
     #[arg(short = 'j', long, global = true, value_name = "N")]
     pub threads: Option<usize>,
-    /// Memory for the tables of a command, such as 512M or 4G; what does not fit is done in more passes, or refused
-    /// where ids are needed all at once
+    /// Memory for the tables of a command, such as 512M or 4G; what does not fit is done in more passes over the input
     #[arg(long, global = true, value_name = "SIZE", default_value = "1G", value_parser = parse_size)]
     pub memory: u64,
     /// Folder for temporary files [default: the system's]

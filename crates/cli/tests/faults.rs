@@ -79,23 +79,65 @@ fn a_full_device_is_named() {
     assert!(said.contains("full") && said.lines().count() == 1, "{said}");
 }
 
-/// A file system of 128 KiB that only the child sees. Needs the right to mount; without it nothing is tested.
-#[test]
-fn a_full_disk_is_named_and_cleaned_up() {
-    let folder = tempfile::tempdir().unwrap();
-    let input = write(folder.path(), "in.osm.pbf", &large(Compression::default()));
-    let small = folder.path().join("small");
+/// A folder for a small file system that only the child of a script sees which begins with this command. Needs the
+/// right to mount; without it nothing is tested.
+fn small_disk(folder: &Path, size: &str) -> Option<(PathBuf, String)> {
+    let small = folder.join("small");
     std::fs::create_dir(&small).unwrap();
-    let mount = "mount -t tmpfs -o size=128k tmpfs \"$1\" || exit 77";
+    let mount = format!("mount -t tmpfs -o size={size} tmpfs \"$1\" || exit 77");
     let can = Command::new("unshare")
-        .args(["-m", "sh", "-c", mount, "sh"])
+        .args(["-m", "sh", "-c", &mount, "sh"])
         .arg(&small)
         .stderr(Stdio::null())
         .status();
     if !can.is_ok_and(|status| status.success()) {
         eprintln!("no file system can be mounted: a full disk is not tested");
-        return;
+        return None;
     }
+    Some((small, mount))
+}
+
+/// Marks of elements that are found in ranges of ids.
+#[test]
+fn full_scratch_is_named_and_leaves_the_output_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), "in.osm.pbf", &large(Compression::default()));
+    write(folder.path(), "out.osm.pbf", b"old");
+    let ids: String = (1..=60_000).map(|id| format!("n{id}\n")).collect();
+    write(folder.path(), "ids", ids.as_bytes());
+    let Some((small, mount)) = small_disk(folder.path(), "4k") else {
+        return;
+    };
+    for (scratch, code) in [("small", 1), (".", 0)] {
+        let script = format!(
+            "{mount}; cd \"$2\"; \"$3\" getid -q -r -i ids --memory 4K --scratch {scratch} -O -o out.osm.pbf in.osm.pbf"
+        );
+        let output = Command::new("unshare")
+            .args(["-m", "sh", "-c", &script, "sh"])
+            .args([&small, folder.path()])
+            .arg(env!("CARGO_BIN_EXE_osmill"))
+            .output()
+            .unwrap();
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        assert_eq!(said.contains("small: the disk is full"), code == 1, "{said}");
+        let old = std::fs::read(folder.path().join("out.osm.pbf")).unwrap() == b"old";
+        assert_eq!(old, code == 1);
+        assert_eq!(
+            names(folder.path()),
+            ["ids", "in.osm.pbf", "out.osm.pbf", "small"]
+        );
+    }
+}
+
+/// A file system of 128 KiB.
+#[test]
+fn a_full_disk_is_named_and_cleaned_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let input = write(folder.path(), "in.osm.pbf", &large(Compression::default()));
+    let Some((small, mount)) = small_disk(folder.path(), "128k") else {
+        return;
+    };
     for options in [
         "",
         "--compression zstd",

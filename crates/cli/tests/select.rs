@@ -83,9 +83,12 @@ fn place() -> Data {
 /// A grid of nodes, ways along its rows, and relations of ways: in many blobs.
 fn grid() -> Data {
     const SIDE: i64 = 120;
+    // Ids of rows lie far from each other, and of some ways from others.
+    let node_id = |at: i64| 1 + at * 3 + at / SIDE * 50_000;
+    let way_id = |at: i64| 5 + at * 2 + at / 40 * 9000;
     let mut data = Data::default();
     for at in 0..SIDE * SIDE {
-        let mut node = Element::new(Kind::Node, 1 + at * 3);
+        let mut node = Element::new(Kind::Node, node_id(at));
         let step = |n: i64| (n * 1_000_000) as i32;
         node.location = Some(Location::new(step(at % SIDE), step(at / SIDE)));
         if at % 7 == 0 {
@@ -94,8 +97,8 @@ fn grid() -> Data {
         data.elements.push(node);
     }
     for at in 0..SIDE * SIDE / 12 {
-        let mut way = Element::new(Kind::Way, 5 + at * 2);
-        way.refs = (0..13).map(|n| 1 + ((at * 12 + n) % (SIDE * SIDE)) * 3).collect();
+        let mut way = Element::new(Kind::Way, way_id(at));
+        way.refs = (0..13).map(|n| node_id((at * 12 + n) % (SIDE * SIDE))).collect();
         if at % 3 == 0 {
             way.tags.push(("highway".into(), "primary".into()));
         }
@@ -108,7 +111,7 @@ fn grid() -> Data {
             relation.members.push(Member {
                 element: osmill_model::ElementId::new(
                     Kind::Way,
-                    5 + 2 * ((at * 31 + n * 17) % (SIDE * SIDE / 12)),
+                    way_id((at * 31 + n * 17) % (SIDE * SIDE / 12)),
                 ),
                 role: "outer".into(),
             });
@@ -132,27 +135,44 @@ fn every_memory_and_number_of_threads_gives_the_same_bytes() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     write_grid(folder);
+    // With what is found in ranges of ids where memory is small.
     let commands = [
-        "extract -b 1.05,1.05,5,7 -s simple",
-        "extract -b 1.05,1.05,5,7",
-        "extract -b 1.05,1.05,5,7 -s smart",
-        "extract -b 1.05,1.05,5,7 -s smart --include-crossing",
-        "tags-filter w/highway=primary",
-        "tags-filter -t r/type=multipolygon n/natural",
-        "tags-filter -i highway natural",
-        "tags-filter -i --exclude highway natural",
-        "getid -r -i {}/ids",
-        "getparents -s -i {}/ids",
+        ("extract -b 1.05,1.05,9,10 -s simple", "nodes inside"),
+        ("extract -b 1.05,1.05,9,10", "nodes inside"),
+        ("extract -b 1.05,1.05,9,10 -S relations=false", "nodes inside"),
+        ("extract -b 1.05,1.05,9,10 -s smart", "nodes inside"),
+        (
+            "extract -b 1.05,1.05,9,10 -s smart -S complete-partial-relations=40",
+            "nodes inside",
+        ),
+        ("extract -b 1.05,1.05,9,10 -s smart --include-crossing", ""),
+        ("tags-filter w/highway=primary", "nodes that"),
+        (
+            "tags-filter -t r/type=multipolygon n/natural",
+            "ways that, nodes that",
+        ),
+        ("tags-filter -i highway natural", "ways that, nodes that"),
+        (
+            "tags-filter -i --exclude highway natural",
+            "ways that, nodes that",
+        ),
+        ("tags-filter -R highway natural", ""),
+        ("getid -r -i {}/ids", "ways that, nodes that"),
+        ("getid -i {}/ids", ""),
+        ("getparents -s -i {}/ids", ""),
     ];
-    std::fs::write(folder.join("ids"), "r3\nr7\nw25\nn4\n").unwrap();
-    for command in commands {
+    let ids: String = (0..40)
+        .map(|at| format!("r{}\nw{}\nn{}\n", 3 + at * 3, 25 + at * 30, 4 + at * 50_003))
+        .collect();
+    std::fs::write(folder.join("ids"), ids).unwrap();
+    for (command, in_ranges) in commands {
         let (name, rest) = command.split_once(' ').unwrap();
         // Arguments that name elements or tags come after the file.
         let mut outputs = Vec::new();
-        for budget in [
-            "--memory 4K --threads 1",
-            "--memory 1M --threads 2",
-            "--threads 5",
+        for (budget, is_small) in [
+            ("--memory 4K --threads 1", true),
+            ("--memory 20K --threads 2", true),
+            ("--threads 5", false),
         ] {
             let (options, tags): (Vec<&str>, Vec<&str>) = match name {
                 "tags-filter" => rest.split(' ').partition(|word| word.starts_with('-')),
@@ -163,7 +183,19 @@ fn every_memory_and_number_of_threads_gives_the_same_bytes() {
                 options.join(" "),
                 tags.join(" ")
             );
-            done(&line, folder);
+            let output = tried(&line, folder);
+            let told = String::from_utf8(output.stderr).unwrap();
+            assert!(matches!(output.status.code(), Some(0 | 1)), "{line}: {told}");
+            let expected = if is_small { in_ranges } else { "" };
+            let expected: Vec<&str> = expected.split_terminator(", ").collect();
+            assert_eq!(
+                told.matches("ranges of ids").count(),
+                expected.len(),
+                "{line}: {told}"
+            );
+            for what in expected {
+                assert!(told.contains(&format!("the ids of the {what}")), "{line}: {told}");
+            }
             outputs.push(std::fs::read(folder.join("out.osm.pbf")).unwrap());
         }
         assert!(outputs[0].len() > 500, "{command}");

@@ -1,5 +1,6 @@
 //! Sets of element ids that grow on demand and are shared by all workers.
 
+use std::ops::RangeInclusive;
 use std::sync::Mutex;
 
 use osmill_model::{ElementId, Kind};
@@ -68,6 +69,23 @@ impl IdSet {
     /// Bytes taken by the ids.
     pub fn bytes(&self) -> u64 {
         self.positive.bytes() + self.rest.bytes()
+    }
+
+    /// Bytes of a page; see [`IdSet::pages_of`].
+    pub const PAGE_BYTES: u64 = BitmapCollector::PAGE_BYTES;
+
+    /// The pages that ids from `first` to `last` in the order of sorted files lie in, both positive or neither, by
+    /// numbers that ascend in that order. A set has [`IdSet::PAGE_BYTES`] for each page with any id.
+    pub fn pages_of(first: i64, last: i64) -> RangeInclusive<u64> {
+        let pages = BitmapCollector::pages_of(first.unsigned_abs(), last.unsigned_abs());
+        let half = if first > 0 { 1 << 63 } else { 0 };
+        half | pages.start()..=half | pages.end()
+    }
+
+    /// Calls `visit` with every id, in the order of sorted files. O(memory).
+    pub fn for_each(&self, mut visit: impl FnMut(i64)) {
+        self.rest.for_each(|id| visit((id as i64).wrapping_neg()));
+        self.positive.for_each(|id| visit(id as i64));
     }
 
     /// 0 and the negative ids by absolute value, and the positive ones.
@@ -407,6 +425,9 @@ mod tests {
                 assert!(!sets.insert(ElementId::new(kind, id)));
             }
             assert_eq!(sets.of(kind).count(), ids.len() as u64);
+            let mut found = Vec::new();
+            sets.of(kind).for_each(|id| found.push(id));
+            assert_eq!(found, [0, -1, -(1 << 40), i64::MIN, 1, 1 << 40, i64::MAX]);
         }
         assert!(!sets.contains(ElementId::new(Kind::Way, 2)));
     }

@@ -78,9 +78,12 @@ impl RegionSet {
     /// off the box around all of them. Costs less than a nanosecond for each, which asking the index does not.
     pub fn find_near(&self, locations: &[Option<Location>], near: &mut Vec<u32>) {
         let Some(bounds) = self.index.bounds else { return };
+        // One comparison for both ends: what lies below the lower one wraps around.
+        let within =
+            |value: i32, low: i32, high: i32| value.wrapping_sub(low) as u32 <= high.wrapping_sub(low) as u32;
         let lies_near = |at: Location| {
-            let lat = at.lat >= bounds.min.lat && at.lat <= bounds.max.lat;
-            let lon = at.lon >= bounds.min.lon && at.lon <= bounds.max.lon;
+            let lat = within(at.lat, bounds.min.lat, bounds.max.lat);
+            let lon = within(at.lon, bounds.min.lon, bounds.max.lon);
             lat & (lon | opposite(at).is_some())
         };
         let start = near.len();

@@ -45,16 +45,18 @@
 //!
 //! # Memory
 //!
-//! Ids cost about 8 bytes for 64 neighbouring ones of one region, 16 of one of many, and half again as much and more
-//! while a pass notes them. If they take more than the job's memory, that is an error which says so: what is inside is
-//! needed all at once for the ways. What is held goes to scratch beyond an eighth of the job's memory. Each output
-//! has a block that is being gathered. Its file is kept open if the system lets the process have so many open, and
-//! opened again for each write if not (see [`osmill_engine::OutputFiles`]).
+//! Ids cost about 8 bytes for 64 neighbouring ones of one region, 16 of one of many, and 32 while a pass notes them. Where those of the nodes inside take more than half of the job's memory, an orderly file is cut in
+//! ranges of ids (see the `ranges` module), with the same output. If ids of ways take more than the memory, or those of
+//! nodes in a file that is not orderly or with one of the two options above, that is an error which says so. What is held
+//! goes to scratch beyond an eighth of the job's memory. Each output has a block that is being gathered. Its file is
+//! kept open if the system lets the process have so many open, and opened again for each write if not (see
+//! [`osmill_engine::OutputFiles`]).
 
 mod around;
 mod boundary;
 mod order;
 mod passes;
+mod ranges;
 mod region_ids;
 mod strategy;
 mod write;
@@ -117,6 +119,13 @@ pub fn extract(job: &Job, input: &Path, extracts: &[Extract], options: &Options)
     let Some(first) = extracts.first() else {
         return Err(Error::Usage("no region was given".into()));
     };
+    if extracts.len() > region_ids::REGIONS {
+        return Err(Error::Usage(format!(
+            "{} regions are too many; give at most {} at a time",
+            extracts.len(),
+            region_ids::REGIONS
+        )));
+    }
     let input = job.open(input)?;
     let mut plan = input.plan(job.options().threads)?;
     // A change file is no history, though it may hold an element twice.

@@ -4,13 +4,14 @@
 //! without an index those that bisection finds. References are followed as [`crate::select`] describes.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use osmill_engine::{Blob, BlobEntry, Error, IdSets, Input, Job, Plan, Result};
+use osmill_engine::{Blob, BlobEntry, Error, IdSet, IdSets, Job, Plan, Result};
 use osmill_model::{ElementId, Kind, KindSet};
-use osmill_pbf::{DensePicker, Element, IndexRecord};
+use osmill_pbf::DensePicker;
 use serde::Serialize;
 
-use crate::select::{self, ByIdOnly, Fate, Target, Wanted};
+use crate::select::{self, ByIdOnly, Fate, Requested, Target, Wanted};
 
 /// Which elements are written.
 #[derive(Debug, Clone, Default)]
@@ -41,129 +42,156 @@ pub struct Report {
 ///
 /// With [`Options::add_referenced`], elements that are referred to and not there count as missing as well.
 pub fn getid(job: &Job, input: &Path, options: &Options, target: &Target) -> Result<Report> {
-    let mut ids = options.ids.clone();
-    ids.sort_unstable();
-    ids.dedup();
     if options.invert && (options.add_referenced || options.remove_tags) {
         return Err(Error::Usage(
             "what the removed elements refer to cannot be added; leave out -r and -t".into(),
         ));
     }
+    let requested = Requested::new(&options.ids);
+    let mut report = Report {
+        requested: requested.ids().len() as u64,
+        ..Report::default()
+    };
+    report.missing_ids = match options.add_referenced {
+        true => with_references(job, input, options, &requested, target)?,
+        false => by_id(job, input, options.invert, &requested, target)?,
+    };
+    report.missing = report.missing_ids.len() as u64;
+    Ok(report)
+}
+
+/// Writes the elements that are asked for, or all others. Those that are missing.
+fn by_id(
+    job: &Job,
+    input: &Path,
+    invert: bool,
+    requested: &Requested,
+    target: &Target,
+) -> Result<Vec<ElementId>> {
     let input = job.open(input)?;
     let mut plan = input.plan(job.options().threads)?;
-    let wanted = Wanted::new(job);
-    ids.iter().for_each(|id| {
-        wanted.insert(*id);
-    });
-    wanted.complete()?;
-    let by_bisection = !plan.is_indexed() && plan.header.claims_sorted() && !options.invert;
-    if !by_bisection || options.add_referenced {
-        job.complete(input.file(), &mut plan)?;
-    }
-    if options.add_referenced {
-        select::close(job, (&input, &plan), &wanted, KindSet::ALL, &ByIdOnly)?;
-    }
-    let requested: &[ElementId] = &ids;
-    // A few ids are compared with the ranges of the blobs themselves; many are looked up coarsely.
-    let few = !options.add_referenced && requested.len() <= 1 << 16;
-    let touches = |record: &IndexRecord| match (few, record.first(), record.last()) {
-        (true, Some(first), Some(last)) => {
-            let at = requested.partition_point(|id| *id < first);
-            requested.get(at).is_some_and(|id| *id <= last)
+    let bisects = !plan.is_indexed() && plan.header.claims_sorted() && !invert;
+    let blobs = match bisects {
+        true => job.look("bisect", input.file(), |reader| {
+            bisect(reader, &plan, requested.ids())
+        })?,
+        false => {
+            job.complete(input.file(), &mut plan)?;
+            select::blobs_of(&plan, KindSet::ALL, |record| {
+                invert || requested.may_touch(record)
+            })
         }
-        _ => wanted.may_touch(record),
     };
-    let blobs = match by_bisection && !plan.is_indexed() {
-        true => job.look("bisect", input.file(), |reader| bisect(reader, &plan, requested))?,
-        false => select::blobs_of(&plan, KindSet::ALL, |record| options.invert || touches(record)),
-    };
-    let found = IdSets::new();
+    let found: Vec<AtomicBool> = requested.ids().iter().map(|_| AtomicBool::new(false)).collect();
     let sink = target.open(plan.header.clone())?;
-    job.pass("write", input.file(), &blobs).write(
-        &sink,
-        <(Vec<Fate>, Vec<i64>, DensePicker)>::default,
-        |(fates, scratch, picker), blob, out| {
-            let record = blob.record()?;
-            if !touches(&record) {
-                return match options.invert {
+    job.pass("write", input.file(), &blobs)
+        .write(&sink, State::default, |state, blob, out| {
+            if !requested.may_touch(&blob.record()?) {
+                return match invert {
                     true => out.copy(blob),
                     false => Ok(()),
                 };
             }
-            fates.clear();
-            select::fates_by(blob, fates, scratch, |_, item, _, id| {
-                let id = ElementId::new(select::kind_of(item), id);
-                let has = wanted.contains(id);
-                if has {
-                    found.insert(id);
+            state.fates.clear();
+            let mut at = 0;
+            select::for_each_in(blob, &mut state.ids, |_, item, _, id| {
+                let place = requested.find(&mut at, ElementId::new(select::kind_of(item), id));
+                if let Some(place) = place {
+                    found[place].store(true, Relaxed);
                 }
-                Ok(match has {
-                    true if options.remove_tags && requested.binary_search(&id).is_err() => Fate::Bare,
-                    has if has != options.invert => Fate::Keep,
-                    _ => Fate::Drop,
-                })
+                state.fates.push(match place.is_some() != invert {
+                    true => Fate::Keep,
+                    false => Fate::Drop,
+                });
+                Ok(())
             })?;
-            select::write_fates(blob, out, fates, picker)
-        },
-    )?;
-    let mut report = Report {
-        requested: ids.len() as u64,
-        ..Report::default()
-    };
-    report.missing_ids = ids.into_iter().filter(|id| !found.contains(*id)).collect();
-    if options.add_referenced {
-        report
-            .missing_ids
-            .extend(dangling(job, (&input, &plan), &wanted, &found)?);
-        report.missing_ids.sort_unstable();
-        report.missing_ids.dedup();
-    }
-    report.missing = report.missing_ids.len() as u64;
+            select::write_fates(blob, out, &state.fates, &mut state.picker)
+        })?;
     job.objects_out(sink.counts());
     sink.finish()?;
-    Ok(report)
+    let asked = requested.ids().iter().zip(found);
+    Ok(asked
+        .filter(|(_, found)| !found.load(Relaxed))
+        .map(|(id, _)| *id)
+        .collect())
 }
 
-/// What wanted ways and relations refer to that was not found. One more pass over them, if anything is missing.
-fn dangling(
+/// Writes the elements that are asked for and all that they refer to. What of that is missing.
+fn with_references(
     job: &Job,
-    (input, plan): (&Input, &Plan),
-    wanted: &Wanted,
-    found: &IdSets,
+    input: &Path,
+    options: &Options,
+    requested: &Requested,
+    target: &Target,
 ) -> Result<Vec<ElementId>> {
-    if Kind::ALL
-        .iter()
-        .all(|kind| wanted.count(*kind) == found.of(*kind).count())
-    {
-        return Ok(Vec::new());
-    }
-    let kinds = KindSet::WAYS.union(KindSet::RELATIONS);
-    let blobs = select::blobs_of(plan, kinds, |record| wanted.may_touch(record));
-    select::find(job, ("missing", input, &blobs), |missing, blob| {
-        for element in blob.block()?.elements() {
-            let element = element?;
-            if !wanted.contains(element.element_id()) {
-                continue;
+    let (input, plan) = select::open_planned(job, input)?;
+    let source = (&input, &plan);
+    let seed = |wanted: &Wanted, kinds: KindSet| {
+        let seeds = requested.ids().iter().filter(|id| kinds.contains(id.kind));
+        seeds.for_each(|id| {
+            wanted.insert(*id);
+        });
+    };
+    let mut missing = Vec::new();
+    let mut note = |kind: Kind, wanted: &IdSet, found: &IdSet| {
+        wanted.for_each(|id| {
+            if !found.contains(id) {
+                missing.push(ElementId::new(kind, id));
             }
-            match element {
-                Element::Node(_) => {}
-                Element::Way(way) => way.refs().column().for_each_sum(|id| {
-                    if !found.of(Kind::Node).contains(id) {
-                        missing.push(ElementId::new(Kind::Node, id));
-                    }
-                })?,
-                Element::Relation(relation) => {
-                    for member in relation.members() {
-                        let member = member?.element;
-                        if !found.contains(member) {
-                            missing.push(member);
-                        }
-                    }
+        });
+    };
+    let mut resolve = |wanted: Wanted, kind: Kind| {
+        let find = |part: &Wanted| {
+            seed(part, kind.into());
+            select::close_kind(job, source, part, kind, &ByIdOnly)
+        };
+        wanted.resolve(kind, job, source, find, |wanted, found| note(kind, wanted, found))
+    };
+    let wanted = Wanted::by_ranges(job).of_two_sets();
+    seed(&wanted, KindSet::ALL);
+    select::close_over_members(job, source, &wanted, KindSet::ALL, &ByIdOnly)?;
+    let wanted = resolve(wanted, Kind::Way)?;
+    select::close_ways(job, source, &wanted, KindSet::ALL, &ByIdOnly)?;
+    let wanted = resolve(wanted, Kind::Node)?;
+    let found = IdSets::new();
+    let blobs = select::blobs_of(&plan, KindSet::ALL, |record| wanted.may_touch(record));
+    let sink = target.open(plan.header.clone())?;
+    job.pass("write", input.file(), &blobs)
+        .write(&sink, State::default, |state, blob, out| {
+            let Some(here) = wanted.here(blob)? else {
+                return Ok(());
+            };
+            state.fates.clear();
+            select::for_each_in(blob, &mut state.ids, |_, item, _, id| {
+                let id = ElementId::new(select::kind_of(item), id);
+                let has = here.has(id.kind, id.id, state.fates.len());
+                if has && !wanted.is_marked(id.kind) {
+                    found.insert(id);
                 }
-            }
-        }
-        Ok(())
-    })
+                state.fates.push(match has {
+                    true if options.remove_tags && !requested.contains(id) => Fate::Bare,
+                    true => Fate::Keep,
+                    false => Fate::Drop,
+                });
+                Ok(())
+            })?;
+            select::write_fates(blob, out, &state.fates, &mut state.picker)
+        })?;
+    job.objects_out(sink.counts());
+    sink.finish()?;
+    for kind in Kind::ALL {
+        note(kind, wanted.ids(kind), found.of(kind));
+    }
+    missing.sort_unstable();
+    Ok(missing)
+}
+
+/// A worker's state in writing.
+#[derive(Default)]
+struct State {
+    fates: Vec<Fate>,
+    ids: Vec<i64>,
+    picker: DensePicker,
 }
 
 /// The blobs of a file whose header says that it is sorted that can hold one of these sorted ids.

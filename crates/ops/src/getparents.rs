@@ -10,7 +10,7 @@ use osmill_engine::{Job, KernelResult, Result};
 use osmill_model::{ElementId, Kind, KindSet};
 use osmill_pbf::{DensePicker, RawItem, Relation};
 
-use crate::select::{self, Fate, Target, Wanted};
+use crate::select::{self, Fate, Requested, Target};
 
 /// What is looked for.
 #[derive(Debug, Clone, Default)]
@@ -25,31 +25,27 @@ pub struct Options {
 pub fn getparents(job: &Job, input: &Path, options: &Options, target: &Target) -> Result<()> {
     let input = job.open(input)?;
     let plan = input.plan(job.options().threads)?;
-    let wanted = Wanted::new(job);
-    options.ids.iter().for_each(|id| {
-        wanted.insert(*id);
-    });
-    wanted.complete()?;
-    let asks = |kind: Kind| !wanted.is_empty(kind);
+    let requested = Requested::new(&options.ids).made_fast(job);
+    let asks_nodes = requested.ids().iter().any(|id| id.kind == Kind::Node);
     // Most references are told by the range of the nodes that are asked about.
-    let nodes = options
-        .ids
+    let nodes = requested
+        .ids()
         .iter()
         .filter(|id| id.kind == Kind::Node)
         .map(|id| id.id);
     let (low, high) = nodes.fold((i64::MAX, i64::MIN), |(low, high), id| {
         (low.min(id), high.max(id))
     });
-    let is_asked = |id: i64| (low..=high).contains(&id) && wanted.has(Kind::Node, id);
+    let is_asked = |id: i64| (low..=high).contains(&id) && requested.contains(ElementId::new(Kind::Node, id));
     let parents: KindSet = [
-        (Kind::Way, asks(Kind::Node)),
-        (Kind::Relation, !options.ids.is_empty()),
+        (Kind::Way, asks_nodes),
+        (Kind::Relation, !requested.ids().is_empty()),
     ]
     .into_iter()
     .filter_map(|(kind, may_refer)| may_refer.then_some(kind))
     .collect();
     let blobs = select::blobs_of(&plan, KindSet::ALL, |record| {
-        record.kinds.intersects(parents) || options.add_self && wanted.may_touch(record)
+        record.kinds.intersects(parents) || options.add_self && requested.may_touch(record)
     });
     let sink = target.open(plan.header.clone())?;
     job.pass("write", input.file(), &blobs).write(
@@ -57,20 +53,21 @@ pub fn getparents(job: &Job, input: &Path, options: &Options, target: &Target) -
         <(Vec<Fate>, Vec<i64>, DensePicker)>::default,
         |(fates, ids, picker), blob, out| {
             fates.clear();
-            select::fates_by(blob, fates, ids, |items, item, message, id| {
+            select::for_each_in(blob, ids, |items, item, message, id| {
                 let id = ElementId::new(select::kind_of(item), id);
                 let refers = match item {
-                    RawItem::Way if asks(Kind::Node) => {
+                    RawItem::Way if asks_nodes => {
                         let (_, refs) = items.parse_refs(message)?;
-                        refs.any_value(is_asked)?
+                        refs.any(is_asked)?
                     }
-                    RawItem::Relation => refers(&items.parse_relation(message)?, &wanted)?,
+                    RawItem::Relation => refers(&items.parse_relation(message)?, &requested)?,
                     _ => false,
                 };
-                Ok(match refers || options.add_self && wanted.contains(id) {
+                fates.push(match refers || options.add_self && requested.contains(id) {
                     true => Fate::Keep,
                     false => Fate::Drop,
-                })
+                });
+                Ok(())
             })?;
             select::write_fates(blob, out, fates, picker)
         },
@@ -80,9 +77,9 @@ pub fn getparents(job: &Job, input: &Path, options: &Options, target: &Target) -
 }
 
 /// Whether a relation has one of these members.
-fn refers(relation: &Relation<'_>, wanted: &Wanted) -> KernelResult<bool> {
+fn refers(relation: &Relation<'_>, requested: &Requested) -> KernelResult<bool> {
     for member in relation.members() {
-        if wanted.contains(member?.element) {
+        if requested.contains(member?.element) {
             return Ok(true);
         }
     }

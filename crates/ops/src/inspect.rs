@@ -274,7 +274,7 @@ impl Extended {
                 match item {
                     RawItem::Dense => {
                         let dense = items.parse_dense(message)?;
-                        builder.note_dense(block, &dense)?;
+                        builder.note_dense(&dense)?;
                         self.add_dense_tags(dense.tag_column())?;
                         if let Some(info) = dense.info() {
                             self.add_dense_info(block, info, dense.len())?;

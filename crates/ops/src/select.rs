@@ -5,10 +5,17 @@
 //! tags only. Blobs of which nothing is kept are passed over, blobs of which everything is kept are copied with
 //! their compressed bytes, and only the others are put together anew.
 //!
-//! References are followed by [`close`]: relations to their members and these to theirs, ways to their nodes.
+//! References are followed by [`close_over_members`], relations to their members and these to theirs, and by
+//! [`close_ways`], ways to their nodes. What they find is a few bits an id where ids are dense, and a KiB where one is
+//! alone among thousands. Where that is more than half of the job's memory, it is found again for one range of ids
+//! after the other, and the elements of each range are marked by their places in scratch ([`Wanted::resolve`]): the last
+//! pass is the same, and so is the output. For N ranges of nodes this reads ways and relations N times more, and nodes
+//! once more. Ids that a user asks for are in a sorted list anyway ([`Requested`]).
 
 mod close;
 mod held;
+mod marks;
+mod requested;
 mod wanted;
 
 use std::collections::HashMap;
@@ -19,14 +26,15 @@ use osmill_engine::{
     TaskOutput, output_header,
 };
 use osmill_model::{ElementId, Kind, KindSet, Location};
-use osmill_pbf::wire::Deltas;
+use osmill_pbf::wire::Refs;
 use osmill_pbf::{
-    Block, DensePicker, Element, FileHeader, IndexRecord, Item, Items, RawItem, Relation, SORTED,
+    Block, BlockError, DensePicker, Element, FileHeader, IndexRecord, Item, Items, RawItem, Relation, SORTED,
 };
 
-pub(crate) use close::{ByIdOnly, Pick, close, close_over_members};
+pub(crate) use close::{ByIdOnly, Pick, close_kind, close_over_members, close_ways};
 pub(crate) use held::HeldBack;
-pub(crate) use wanted::{IdBudget, Wanted};
+pub(crate) use requested::Requested;
+pub(crate) use wanted::{Here, IdBudget, Wanted};
 
 use crate::cat::HeaderChanges;
 
@@ -215,7 +223,7 @@ pub(crate) fn kind_of(item: RawItem) -> Kind {
 /// Calls `visit` with the id and the references of each way of a blob, which are not decoded.
 pub(crate) fn for_each_way(
     blob: &mut Blob,
-    mut visit: impl FnMut(i64, Deltas<'_>) -> KernelResult,
+    mut visit: impl FnMut(i64, Refs<'_>) -> Result<(), BlockError>,
 ) -> KernelResult {
     for group in blob.block()?.groups() {
         let mut items = group.items();
@@ -278,22 +286,19 @@ pub(crate) fn locations_of(
     Ok(found.into_iter().collect())
 }
 
-/// Pushes the fate of each element of a block. `fate` has the items, the item, its message, and the id of the
-/// element, of which there are many in a message of dense nodes.
-pub(crate) fn fates_by<'b>(
+/// Calls `visit` with the items, the item, its message, and the id of each element of a block, of which there are many
+/// in a message of dense nodes. `ids` is scratch.
+pub(crate) fn for_each_in<'b>(
     blob: &'b mut Blob,
-    fates: &mut Vec<Fate>,
     ids: &mut Vec<i64>,
-    fate: impl Fn(&Items<'b>, RawItem, &'b [u8], i64) -> KernelResult<Fate>,
+    mut visit: impl FnMut(&Items<'b>, RawItem, &'b [u8], i64) -> KernelResult,
 ) -> KernelResult {
     for group in blob.block()?.groups() {
         let mut items = group.items();
         while let Some((item, message)) = items.try_next_raw()? {
             ids.clear();
             items.parse_ids(item, message, ids)?;
-            for id in ids.iter() {
-                fates.push(fate(&items, item, message, *id)?);
-            }
+            ids.iter().try_for_each(|id| visit(&items, item, message, *id))?;
         }
     }
     Ok(())

@@ -2,8 +2,8 @@
 //!
 //! # Passes
 //!
-//! References are followed as [`crate::select`] describes; then one pass writes. In an orderly file the ways are
-//! held as they are matched, so that their blobs are read once. With
+//! References are followed, in ranges of ids where they have to be, as [`crate::select`] describes; then one pass
+//! writes. In an orderly file the ways are held as they are matched, so that their blobs are read once. With
 //! [`Options::omit_referenced`] there is one pass only. Kinds of which everything is kept anyway (with
 //! [`Options::invert`], those no expression is about) are copied without being read, and references to them
 //! are not noted.
@@ -28,7 +28,7 @@ use osmill_pbf::{Block, BlockBuilder, DenseNodes, DensePicker, Element, IndexRec
 use serde::Serialize;
 
 use crate::filter::{BlockMatcher, TagFilter};
-use crate::select::{self, Fate, HeldBack, Pick, Target, Wanted};
+use crate::select::{self, Fate, HeldBack, Here, Pick, Target, Wanted};
 
 /// What is kept.
 #[derive(Debug, Clone, Default)]
@@ -96,7 +96,7 @@ pub fn tags_filter(job: &Job, input: &Path, options: &Options, target: &Target) 
     let (input, plan) = select::open_planned(job, input)?;
     let mut filtering = Filtering {
         options,
-        wanted: Wanted::new(job),
+        wanted: Wanted::by_ranges(job),
         excluded: Wanted::new(job),
         noted: KindSet::ALL,
         keeps_deleted: input.is_change(),
@@ -114,7 +114,7 @@ pub fn tags_filter(job: &Job, input: &Path, options: &Options, target: &Target) 
 }
 
 impl<'a> Filtering<'a> {
-    fn run(&self, job: &Job, (input, plan): (&Input, &Plan), sink: &Sink) -> Result<Report> {
+    fn run(&mut self, job: &Job, (input, plan): (&Input, &Plan), sink: &Sink) -> Result<Report> {
         let mut report = Report::default();
         if self.options.exclude {
             self.find_excluded(job, (input, plan))?;
@@ -123,15 +123,27 @@ impl<'a> Filtering<'a> {
             self.pass(job, (input, plan), KindSet::ALL, sink, None, &mut report)?;
         } else if select::is_orderly(&plan.blobs) && self.noted.contains(Kind::Node) {
             select::close_over_members(job, (input, plan), &self.wanted, self.noted, self)?;
+            self.resolve(Kind::Way, job, (input, plan))?;
             let held = HeldBack::new(job);
             self.pass(job, (input, plan), KindSet::WAYS, sink, Some(&held), &mut report)?;
-            self.wanted.complete()?;
+            self.resolve(Kind::Node, job, (input, plan))?;
             self.pass(job, (input, plan), KindSet::ALL, sink, Some(&held), &mut report)?;
         } else {
-            select::close(job, (input, plan), &self.wanted, self.noted, self)?;
+            select::close_over_members(job, (input, plan), &self.wanted, self.noted, self)?;
+            self.resolve(Kind::Way, job, (input, plan))?;
+            select::close_ways(job, (input, plan), &self.wanted, self.noted, self)?;
+            self.resolve(Kind::Node, job, (input, plan))?;
             self.pass(job, (input, plan), KindSet::ALL, sink, None, &mut report)?;
         }
         Ok(report)
+    }
+
+    /// Sees to elements that something refers to and that found no room.
+    fn resolve(&mut self, kind: Kind, job: &Job, (input, plan): (&Input, &Plan)) -> Result<()> {
+        let wanted = std::mem::replace(&mut self.wanted, Wanted::new(job));
+        let find = |part: &Wanted| select::close_kind(job, (input, plan), part, kind, self);
+        self.wanted = wanted.resolve(kind, job, (input, plan), find, |_, _| ())?;
+        Ok(())
     }
 
     /// Writes what is kept of all kinds. Of ways alone holds it, and notes their nodes; where this has been done,
@@ -323,6 +335,7 @@ impl<'a> Filtering<'a> {
     fn judge(&self, state: &mut State<'a>, blob: &mut Blob, note_nodes: bool) -> KernelResult {
         let record = blob.record()?;
         state.fates.clear();
+        let here = self.wanted.here(blob)?;
         let whole = !note_nodes && !self.rewrites(&record);
         if self.keeps_kinds(&record) && whole {
             state.report.matched += record.counts.into();
@@ -336,9 +349,8 @@ impl<'a> Filtering<'a> {
             state.report.matched += record.counts.into();
             return Ok(());
         }
-        let may_refer = self.wanted.may_touch(&record);
         let keeps_deleted = self.keeps_deleted && record.has_visibility;
-        if !may_match && !may_refer && !keeps_deleted && !self.options.invert {
+        if !may_match && here.is_none() && !keeps_deleted && !self.options.invert {
             return Ok(());
         }
         let State {
@@ -350,7 +362,7 @@ impl<'a> Filtering<'a> {
         } = state;
         let mut put = Judgement {
             options: self.options,
-            wanted: may_refer.then_some(&self.wanted),
+            wanted: here.as_ref(),
             fates,
             report,
         };
@@ -438,7 +450,7 @@ impl<'a> Filtering<'a> {
 struct Judgement<'s> {
     options: &'s Options,
     /// What is referred to, if that can be in the blob.
-    wanted: Option<&'s Wanted>,
+    wanted: Option<&'s Here<'s>>,
     fates: &'s mut Vec<Fate>,
     report: &'s mut Report,
 }
@@ -447,7 +459,14 @@ impl Judgement<'_> {
     /// Whether an element that does not match is left out.
     #[inline]
     fn is_dropped(&self, kind: Kind, id: i64) -> bool {
-        !self.options.invert && !self.wanted.is_some_and(|wanted| wanted.has(kind, id))
+        !self.options.invert && !self.is_wanted(kind, id)
+    }
+
+    /// Whether something refers to the next element, which is this one.
+    #[inline]
+    fn is_wanted(&self, kind: Kind, id: i64) -> bool {
+        self.wanted
+            .is_some_and(|wanted| wanted.has(kind, id, self.fates.len()))
     }
 
     #[inline]
@@ -455,7 +474,7 @@ impl Judgement<'_> {
         let fate = if matched != self.options.invert || deleted {
             self.report.matched.add(kind, 1);
             Fate::Keep
-        } else if self.wanted.is_some_and(|wanted| wanted.has(kind, id)) {
+        } else if self.is_wanted(kind, id) {
             self.report.referenced.add(kind, 1);
             match self.options.remove_tags || self.options.exclude {
                 true => Fate::Bare,

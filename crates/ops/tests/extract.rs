@@ -5,7 +5,7 @@ mod beside;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use beside::{all, assert_same, few, job, opl, osmium, ready, to_pbf};
+use beside::{all, assert_same, few, job, opl, osmium, ready, small_job, to_pbf};
 use osmill_engine::{Counts, Job, JobOptions};
 use osmill_geometry::{MultiPolygon, parse_bbox, parse_poly, read_region};
 use osmill_ops::extract::{self, Extract, Options, Report, Strategy, extract};
@@ -121,6 +121,9 @@ fn like_osmium(files: &[PathBuf], strategies: &[(&str, &[&str])]) {
                     "simple" => assert_same_but_for_firsts(&what, &texts[0], &theirs),
                     _ => assert_same(&what, &texts[0], &theirs),
                 }
+                let areas = std::slice::from_ref(&area);
+                let (in_ranges, _) = ours_with(file, folder.path(), areas, &options, &small_job(file, 0.25));
+                assert_same(&what, &in_ranges[0], &texts[0]);
             }
         }
     }

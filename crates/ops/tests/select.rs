@@ -4,7 +4,8 @@ mod beside;
 
 use std::path::{Path, PathBuf};
 
-use beside::{all, assert_same, few, job, opl, osmium, ready, to_pbf};
+use beside::{all, assert_same, few, job, opl, osmium, ready, small_job, to_pbf};
+use osmill_engine::Job;
 use osmill_model::Kind;
 use osmill_ops::filter::TagFilter;
 use osmill_ops::getid::{self, getid};
@@ -28,6 +29,16 @@ fn theirs(file: &Path, command: &[&str], rest: &[&str]) -> String {
 }
 
 fn filtered(file: &Path, folder: &Path, flags: &str, expressions: &[&str]) -> (String, tags_filter::Report) {
+    filtered_by(&job(2), file, folder, flags, expressions)
+}
+
+fn filtered_by(
+    job: &Job,
+    file: &Path,
+    folder: &Path,
+    flags: &str,
+    expressions: &[&str],
+) -> (String, tags_filter::Report) {
     let target = target(folder);
     let options = tags_filter::Options {
         filter: TagFilter::parse(expressions).unwrap(),
@@ -36,7 +47,7 @@ fn filtered(file: &Path, folder: &Path, flags: &str, expressions: &[&str]) -> (S
         remove_tags: flags.contains('t'),
         exclude: flags.contains('x'),
     };
-    let report = tags_filter(&job(2), file, &options, &target).unwrap();
+    let report = tags_filter(job, file, &options, &target).unwrap();
     (opl(&target.output.path), report)
 }
 
@@ -77,6 +88,9 @@ fn filter_like_osmium(files: &[PathBuf], all_flags: &[&str]) {
                 let expected = theirs(file, &command, expressions);
                 let what = format!("{} {flags} {expressions:?}", file.display());
                 assert_same(&what, &ours, &expected);
+                let job = small_job(file, 4.0);
+                let (in_ranges, _) = filtered_by(&job, file, folder.path(), flags, expressions);
+                assert_same(&what, &in_ranges, &ours);
                 let written = ours.lines().count() as u64;
                 assert_eq!(
                     report.matched.total() + report.referenced.total(),
@@ -164,8 +178,12 @@ fn by_id_like_osmium(files: &[PathBuf]) {
                 _ => vec!["getid"],
             };
             let what = format!("getid {flags} {} {ids:?}", file.display());
-            assert_same(&what, &opl(&target.output.path), &theirs(file, &command, &texts));
+            let ours = opl(&target.output.path);
+            assert_same(&what, &ours, &theirs(file, &command, &texts));
             assert!(report.missing_ids.contains(&parsed[0]), "{what}");
+            let in_ranges = getid(&small_job(file, 0.01), file, &options, &target).unwrap();
+            assert_same(&what, &opl(&target.output.path), &ours);
+            assert_eq!(in_ranges.missing_ids, report.missing_ids, "{what}");
         }
         for add_self in [false, true] {
             let options = getparents::Options {

@@ -5,14 +5,16 @@ mod common;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use common::job;
+use common::{job, job_in};
 use osmill_geometry::{MultiPolygon, Region};
-use osmill_model::{BoundingBox, ElementId, Location};
+use osmill_model::{BoundingBox, ElementId, Kind, Location};
 use osmill_ops::extract::{Extract, Options, Smart, Strategy as Extracting, extract};
 use osmill_ops::filter::TagFilter;
 use osmill_ops::select::Target;
 use osmill_ops::{getid, getparents, tags_filter};
-use osmill_pbf::{FileHeader, SORTED};
+use osmill_pbf::{BlobType, Compression, FileHeader, SORTED};
+use osmill_testkit::encode::Layout;
+use osmill_testkit::file::FrameBuilder;
 use osmill_testkit::model::{Completeness, Data, PbfOptions, SmartOptions, TagExpression};
 use osmill_testkit::strategies::{self, Shape};
 use proptest::prelude::*;
@@ -62,7 +64,13 @@ fn any_shape() -> impl Strategy<Value = Data> {
 fn one_version() -> impl Strategy<Value = Data> {
     prop_oneof![
         strategies::data_of(Shape::CONSISTENT),
-        strategies::data_of(Shape::SORTED)
+        strategies::data_of(Shape::SORTED),
+        // So much that nodes have to be found in ranges.
+        strategies::data_of(Shape {
+            elements: 1200,
+            ids: 600,
+            ..Shape::SORTED
+        }),
     ]
 }
 
@@ -72,6 +80,29 @@ fn area() -> impl Strategy<Value = MultiPolygon> {
         let high = Location::new(a.lon.max(b.lon), a.lat.max(b.lat));
         MultiPolygon::from_bbox(BoundingBox { min: low, max: high })
     })
+}
+
+/// More than the ids of a page of a set.
+const STREW: i64 = 9001;
+
+/// Ids of nodes and ways that lie far from each other, so that a set of them takes much memory.
+fn strewn(mut data: Data) -> Data {
+    for element in &mut data.elements {
+        let members = element.members.iter_mut().map(|member| &mut member.element);
+        for id in members
+            .chain([&mut element.id])
+            .filter(|id| id.kind == Kind::Node)
+        {
+            id.id *= STREW;
+        }
+        element.refs.iter_mut().for_each(|id| *id *= STREW);
+    }
+    data
+}
+
+/// Bytes of memory for ids: few, so that nodes are found in ranges, or enough.
+fn memory() -> impl Strategy<Value = u64> {
+    prop_oneof![Just(0), Just(1 << 30)]
 }
 
 fn ids() -> impl Strategy<Value = BTreeSet<ElementId>> {
@@ -85,6 +116,7 @@ fn check_extract(
     strategy: &Extracting,
     with_history: bool,
     model: &Completeness,
+    memory: u64,
 ) -> Result<(), TestCaseError> {
     let folder = tempfile::tempdir().unwrap();
     let input = file(data, block, index, folder.path());
@@ -102,7 +134,7 @@ fn check_extract(
         with_history,
         ..Options::default()
     };
-    extract(&job(2), &input, &extracts, &options).unwrap();
+    extract(&job_in(memory), &input, &extracts, &options).unwrap();
     for extract in &extracts {
         let region = Region::new(extract.area.clone());
         let expected = data.extract(|location| region.contains(location), model);
@@ -209,6 +241,82 @@ fn claims_of_order_are_verified_on_the_way() {
     }
 }
 
+/// Blobs without elements, at the end of nodes and between them, where nodes are found in ranges.
+#[test]
+fn empty_blobs_between_ranges() {
+    let of_node = |id: i64| format!("n{} v1 x0.000{id:04} y0.0000010", id * STREW);
+    let nodes = |count: i64| {
+        let nodes = (1..=count).map(of_node);
+        let nodes: Vec<String> = ["n1 v1 x9 y9".into()].into_iter().chain(nodes).collect();
+        Data::opl(&nodes.join("\n"))
+    };
+    let of_way = |id: i64| format!("w{id} v1 Nn{},n1", (id * 30) * STREW);
+    let rest: Vec<String> = (1..=20).map(of_way).chain(["r1 v1 Mw3@".into()]).collect();
+    let rest = Data::opl(&rest.join("\n"));
+    let mut header = rest.header();
+    header.set_optional(SORTED, true);
+    let form = common::Form {
+        elements_per_block: 20,
+        layout: Layout::default(),
+        compression: Compression::default(),
+        index: vec![false],
+    };
+    let bare = common::pbf_with(&Data::default(), &form, &header);
+    let mut empty = FrameBuilder::new(Compression::default(), false);
+    empty.add_raw(BlobType::Data, b"\x0a\x02\x0a\x00", None);
+    let empty = empty.take().unwrap();
+    let file = |count: i64, empties: usize| {
+        let mut bytes = common::pbf_with(&nodes(count), &form, &header);
+        bytes.extend(empty.repeat(empties));
+        bytes.extend(&common::pbf_with(&rest, &form, &header)[bare.len()..]);
+        bytes
+    };
+    for strategy in [
+        Extracting::Simple,
+        Extracting::default(),
+        Extracting::Smart(Smart::default()),
+    ] {
+        let cut = |bytes: &[u8], memory: u64| {
+            let folder = tempfile::tempdir().unwrap();
+            let input = folder.path().join("in.osm.pbf");
+            std::fs::write(&input, bytes).unwrap();
+            let extracts = [Extract {
+                area: MultiPolygon::from_bbox(BoundingBox {
+                    min: Location::new(0, 0),
+                    max: Location::new(1_000_000, 50),
+                }),
+                target: target(folder.path(), "out.osm.pbf"),
+                header_from_input: Vec::new(),
+            }];
+            let options = Options {
+                strategy: strategy.clone(),
+                ..Options::default()
+            };
+            let job = job_in(memory);
+            extract(&job, &input, &extracts, &options).unwrap();
+            let ranges = job
+                .summary()
+                .warnings
+                .iter()
+                .any(|told| told.contains("ranges of ids"));
+            assert_eq!(ranges, memory == 0);
+            read(&extracts[0].target)
+        };
+        // The last range ends at the last node in one of these.
+        for count in (699..900).step_by(20) {
+            let expected = cut(&file(count, 0), 1 << 30);
+            assert!(expected.elements.len() > count as usize);
+            for empties in [0, 1, 9] {
+                assert_eq!(
+                    cut(&file(count, empties), 0),
+                    expected,
+                    "{strategy:?} {count} {empties}"
+                );
+            }
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
@@ -218,7 +326,9 @@ proptest! {
         layout in (1usize..9, any::<bool>()),
         areas in prop::collection::vec(area(), 1..4),
         all_types in any::<bool>(),
+        memory in memory(),
     ) {
+        let data = strewn(data);
         let smart = Smart {
             types: (!all_types).then(|| vec!["multipolygon".into()]),
             ..Smart::default()
@@ -229,7 +339,7 @@ proptest! {
             (Extracting::default(), Completeness::CompleteWays),
             (Extracting::Smart(smart), Completeness::Smart(model)),
         ] {
-            check_extract(&data, layout, &areas, &strategy, false, &model)?;
+            check_extract(&data, layout, &areas, &strategy, false, &model, memory)?;
         }
     }
 
@@ -239,7 +349,7 @@ proptest! {
         layout in (1usize..9, any::<bool>()),
         areas in prop::collection::vec(area(), 1..3),
     ) {
-        check_extract(&data, layout, &areas, &Extracting::default(), true, &Completeness::CompleteWays)?;
+        check_extract(&data, layout, &areas, &Extracting::default(), true, &Completeness::CompleteWays, 0)?;
     }
 
     #[test]
@@ -248,7 +358,9 @@ proptest! {
         (block, index) in (1usize..9, any::<bool>()),
         chosen in prop::sample::subsequence(EXPRESSIONS.to_vec(), 1..4),
         (invert, omit_referenced, remove_tags) in any::<(bool, bool, bool)>(),
+        memory in memory(),
     ) {
+        let data = strewn(data);
         let folder = tempfile::tempdir().unwrap();
         let input = file(&data, block, index, folder.path());
         let target = target(folder.path(), "out.osm.pbf");
@@ -259,7 +371,7 @@ proptest! {
             remove_tags,
             ..tags_filter::Options::default()
         };
-        let report = tags_filter::tags_filter(&job(2), &input, &options, &target).unwrap();
+        let report = tags_filter::tags_filter(&job_in(memory), &input, &options, &target).unwrap();
         let model: Vec<_> = chosen.iter().map(|text| TagExpression::parse(text).unwrap()).collect();
         let expected = data.tags_filter(
             |element| model.iter().any(|expression| expression.matches(element)) != invert,
@@ -277,7 +389,14 @@ proptest! {
         (block, index) in (1usize..9, any::<bool>()),
         ids in ids(),
         (references, remove_tags, add_self) in any::<(bool, bool, bool)>(),
+        memory in memory(),
     ) {
+        let data = strewn(data);
+        let of_data = |id: &ElementId| match id.kind {
+            Kind::Relation => *id,
+            kind => ElementId::new(kind, id.id * STREW),
+        };
+        let ids: BTreeSet<ElementId> = ids.iter().map(of_data).collect();
         let folder = tempfile::tempdir().unwrap();
         let input = file(&data, block, index, folder.path());
         let target = target(folder.path(), "out.osm.pbf");
@@ -287,7 +406,7 @@ proptest! {
             remove_tags: references && remove_tags,
             invert: false,
         };
-        let report = getid::getid(&job(2), &input, &options, &target).unwrap();
+        let report = getid::getid(&job_in(memory), &input, &options, &target).unwrap();
         let (expected, missing) = data.get_ids(&ids, references, options.remove_tags);
         prop_assert_eq!(read(&target), expected.data);
         let found: BTreeSet<_> = report.missing_ids.iter().copied().collect();
@@ -299,13 +418,13 @@ proptest! {
             prop_assert_eq!(found, missing);
         }
         (options.add_referenced, options.remove_tags, options.invert) = (false, false, true);
-        getid::getid(&job(2), &input, &options, &target).unwrap();
+        getid::getid(&job_in(memory), &input, &options, &target).unwrap();
         prop_assert_eq!(read(&target), data.remove_ids(&ids));
         let options = getparents::Options {
             ids: options.ids,
             add_self,
         };
-        getparents::getparents(&job(2), &input, &options, &target).unwrap();
+        getparents::getparents(&job_in(memory), &input, &options, &target).unwrap();
         prop_assert_eq!(read(&target), data.get_parents(&ids, add_self));
     }
 }

@@ -13,7 +13,7 @@ use osmill_model::{Location, Timestamp};
 use crate::dense::DenseNodes;
 use crate::element::{Element, Node, RawMetadata, Relation, Tags, Way};
 use crate::error::{BlockError, BlockErrorKind};
-use crate::wire::{Deltas, Field, Fields, Value, Varints, WireError, zigzag_decode};
+use crate::wire::{Field, Fields, Refs, Value, Varints, WireError, zigzag_decode};
 
 /// Nanodegrees in a unit of [`Location`].
 const NANODEGREES: i64 = 100;
@@ -408,7 +408,7 @@ impl<'a> Items<'a> {
 
     /// Id and node references of a way in a message of [`Items::try_next_raw`], reading no more of it than is needed.
     #[inline]
-    pub fn parse_refs(&self, message: &'a [u8]) -> Result<(i64, Deltas<'a>), BlockError> {
+    pub fn parse_refs(&self, message: &'a [u8]) -> Result<(i64, Refs<'a>), BlockError> {
         let (mut id, mut refs) = (None, Varints::default());
         let mut fields = Fields::new(message);
         while let Some(field @ Field { number, value, .. }) = fields.try_next_field()? {
@@ -418,7 +418,10 @@ impl<'a> Items<'a> {
                 _ => {}
             }
         }
-        Ok((id.ok_or(BlockErrorKind::NoId)?, Deltas::new(refs)))
+        Ok((
+            id.ok_or(BlockErrorKind::NoId)?,
+            Refs::within(refs, &self.block.data),
+        ))
     }
 
     /// The way in a message of [`Items::try_next_raw`].

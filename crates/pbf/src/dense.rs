@@ -1,11 +1,12 @@
 //! Dense nodes: many nodes as delta-coded columns.
 
-use osmill_model::{ElementId, Kind, Location};
+use osmill_model::{BoundingBox, ElementId, Kind, Location};
 
 use crate::arrays::NodeArrays;
-use crate::block::{Block, Item, RawItem};
+use crate::block::{Block, Item, RawItem, Scale};
 use crate::element::{MetadataSource, Node, RawMetadata, RawTags};
 use crate::error::{BlockError, BlockErrorKind};
+use crate::index::{Beside, IndexBuilder, IndexRecord};
 use crate::wire::{Deltas, Field, Fields, Varints, WireError};
 
 /// The DenseNodes message of a group: a cursor over its nodes, and its columns.
@@ -159,6 +160,10 @@ impl<'a> DenseNodes<'a> {
     /// The block that the message is of.
     pub fn block(&self) -> &'a Block {
         self.block
+    }
+
+    pub(crate) fn scale(&self) -> Scale {
+        self.block.scale()
     }
 
     /// How many nodes the message holds.
@@ -576,26 +581,43 @@ impl NodeColumns {
         Ok(())
     }
 
+    /// As [`NodeColumns::read`], and gives the block's record: columns are gone through once for both.
+    pub fn read_with_record(&mut self, block: &Block) -> Result<IndexRecord, BlockError> {
+        self.clear();
+        IndexRecord::beside(block, self)
+    }
+
     /// Appends dense nodes.
     pub fn push_dense(&mut self, dense: &DenseNodes<'_>) -> Result<(), BlockError> {
+        self.append(dense).map(|_| ())
+    }
+
+    /// Appends dense nodes, and gives the box around them if every one has a location.
+    fn append(&mut self, dense: &DenseNodes<'_>) -> Result<Option<BoundingBox>, BlockError> {
         let start = self.ids.len();
         self.source = (start == 0).then(|| dense.block.serial());
         dense.ids.column().decode_deltas_into(&mut self.ids)?;
-        for (column, values) in [(dense.lats, &mut self.lats), (dense.lons, &mut self.lons)] {
-            column.column().decode_deltas_over(values)?;
-        }
+        let (south, north) = dense.lats.column().decode_deltas_over(&mut self.lats)?;
+        let (west, east) = dense.lons.column().decode_deltas_over(&mut self.lons)?;
         let scale = dense.block.scale();
         let raw = self.lats.iter().copied().zip(self.lons.iter().copied());
-        let mut plain = scale.is_plain();
-        if plain {
-            self.locations.extend(raw.clone().map(|(lat, lon)| {
-                let at = Location::new(lon as i32, lat as i32);
-                plain &= (i64::from(at.lat), i64::from(at.lon)) == (lat, lon);
-                (at.lat != i32::MAX || at.lon != i32::MAX).then_some(at)
-            }));
-        }
-        if !plain {
-            self.locations.truncate(start);
+        let bbox = match [west, south, east, north].map(i32::try_from) {
+            [Ok(west), Ok(south), Ok(east), Ok(north)] if scale.is_plain() => {
+                Some(BoundingBox::new(west, south, east, north))
+            }
+            _ => None,
+        };
+        const NOWHERE: Location = Location::new(i32::MAX, i32::MAX);
+        if let Some(bbox) = &bbox {
+            // No coordinate is too large.
+            let here = raw.map(|(lat, lon)| Location::new(lon as i32, lat as i32));
+            match bbox.max == NOWHERE {
+                true => self
+                    .locations
+                    .extend(here.map(|at| (at != NOWHERE).then_some(at))),
+                false => self.locations.extend(here.map(Some)),
+            }
+        } else {
             for ((lat, lon), &id) in raw.zip(&self.ids[start..]) {
                 let location = scale.location(lat, lon);
                 self.locations
@@ -613,7 +635,7 @@ impl NodeColumns {
                 at += 1;
             }
         }
-        Ok(())
+        Ok(bbox.filter(|bbox| bbox.max != NOWHERE && !dense.has_visibility()))
     }
 
     /// Appends a node.
@@ -622,6 +644,30 @@ impl NodeColumns {
         self.locations.push(node.location()?);
         self.ids.push(node.id());
         Ok(())
+    }
+}
+
+impl<'a> Beside<'a> for NodeColumns {
+    fn dense(&mut self, dense: &DenseNodes<'a>, record: &mut IndexBuilder) -> Result<(), BlockError> {
+        let start = self.ids.len();
+        let bbox = self.append(dense)?;
+        record.note_dense_facts(dense);
+        record.note_ids(&self.ids[start..]);
+        match bbox {
+            Some(bbox) => {
+                record.note_location(bbox.min);
+                record.note_location(bbox.max);
+            }
+            None => {
+                let known = self.locations[start..].iter().flatten();
+                known.for_each(|at| record.note_location(*at));
+            }
+        }
+        Ok(())
+    }
+
+    fn node(&mut self, node: &Node<'a>) -> Result<(), BlockError> {
+        self.push(node)
     }
 }
 

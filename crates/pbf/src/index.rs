@@ -26,7 +26,7 @@ use crate::block::{Block, RawItem};
 use crate::dense::DenseNodes;
 use crate::element::{MetadataSource, Node};
 use crate::error::{BlockError, BlockErrorKind};
-use crate::wire::{Field, Fields, Value, Varints, WireError, count_varints, zigzag_decode};
+use crate::wire::{Field, Fields, Refs, Value, Varints, WireError, bulk, from_here, zigzag_decode};
 
 /// Bytes of an encoded record.
 pub const INDEX_RECORD_SIZE: usize = 64;
@@ -86,38 +86,49 @@ impl IndexRecord {
 
     /// The record of a block, by reading ids, locations and counts, not strings.
     pub fn of(block: &Block) -> Result<IndexRecord, BlockError> {
-        IndexRecord::walk::<false>(block, |_| Ok(()))
+        IndexRecord::beside(block, &mut Nothing)
+    }
+
+    /// The same for those who need the references of ways, too: calls `visit` with the id and the references of each.
+    pub fn with_ways<'a>(
+        block: &'a Block,
+        mut visit: impl FnMut(i64, Refs<'a>) -> Result<(), BlockError>,
+    ) -> Result<IndexRecord, BlockError> {
+        IndexRecord::with_walked(block, |way| visit(way.facts.id, way.refs))
     }
 
     /// The same for those who need something of each way, too.
-    pub(crate) fn with_ways<'a>(
+    pub(crate) fn with_walked<'a>(
         block: &'a Block,
         visit: impl FnMut(&Walked<'a>) -> Result<(), BlockError>,
     ) -> Result<IndexRecord, BlockError> {
-        IndexRecord::walk::<true>(block, visit)
+        IndexRecord::beside(block, &mut Ways(visit))
     }
 
-    fn walk<'a, const REFS: bool>(
+    /// The record of a block of which something else is read, too.
+    pub(crate) fn beside<'a, B: Beside<'a>>(
         block: &'a Block,
-        mut visit: impl FnMut(&Walked<'a>) -> Result<(), BlockError>,
+        beside: &mut B,
     ) -> Result<IndexRecord, BlockError> {
         let mut builder = IndexBuilder::default();
         for group in block.groups() {
             let mut items = group.items();
             while let Some((item, message)) = items.try_next_raw()? {
                 match item {
-                    RawItem::Dense => builder.note_dense(block, &DenseNodes::parse(block, message)?)?,
-                    RawItem::Node => builder.note_plain_node(&Node::parse(block, message)?)?,
+                    RawItem::Dense => beside.dense(&DenseNodes::parse(block, message)?, &mut builder)?,
+                    RawItem::Node => {
+                        let node = Node::parse(block, message)?;
+                        builder.note_plain_node(&node)?;
+                        beside.node(&node)?;
+                    }
                     RawItem::Way => {
-                        let way = Walked::of::<REFS>(Kind::Way, message)?;
+                        let way = Walked::of::<B>(block, Kind::Way, message)?;
                         builder.note_facts(Kind::Way, &way.facts);
-                        visit(&way)?;
+                        beside.way(&way)?;
                     }
                     RawItem::Relation => {
-                        builder.note_facts(
-                            Kind::Relation,
-                            &Walked::of::<false>(Kind::Relation, message)?.facts,
-                        );
+                        let relation = Walked::of::<Nothing>(block, Kind::Relation, message)?;
+                        builder.note_facts(Kind::Relation, &relation.facts);
                     }
                 }
             }
@@ -196,9 +207,16 @@ impl IndexRecord {
 /// The byte that the field `visible` of an Info message begins with: field 6, a number.
 const VISIBLE_KEY: u8 = 6 << 3;
 
-/// Walks the fields of an Info message, and tells whether `visible` is among them.
+/// Walks the fields of an Info message, the first `len` of these bytes, and tells whether `visible` is among them.
 #[inline]
-fn has_visible_field(info: &[u8]) -> Result<bool, WireError> {
+fn has_visible_field(readable: &[u8], len: usize) -> Result<bool, WireError> {
+    match bulk::has_number_field(readable, len, VISIBLE_KEY) {
+        Some(visible) => Ok(visible),
+        None => walk_info(&readable[..len]),
+    }
+}
+
+fn walk_info(info: &[u8]) -> Result<bool, WireError> {
     let (mut rest, mut visible) = (info, false);
     while let [key, value @ ..] = rest {
         if key & 0x87 != 0 || *key == 0 {
@@ -249,20 +267,20 @@ pub struct Facts {
 pub(crate) struct Walked<'a> {
     pub facts: Facts,
     /// The references of a way, not decoded, if they were asked for.
-    pub refs: Varints<'a>,
+    pub refs: Refs<'a>,
     /// Whether there is a field of a way's locations, be it an empty one.
     pub location_field: bool,
 }
 
 impl<'a> Walked<'a> {
     /// Columns are counted, not decoded.
-    fn of<const REFS: bool>(kind: Kind, message: &'a [u8]) -> Result<Self, BlockError> {
+    fn of<B: Beside<'a>>(block: &'a Block, kind: Kind, message: &'a [u8]) -> Result<Self, BlockError> {
         let (mut id, mut facts) = (None, Facts::default());
         let (mut refs, mut location_field) = (Varints::default(), false);
         let counted = if kind == Kind::Way { 8 } else { 9 };
         let mut fields = Fields::new(message);
         while let Some(field @ Field { number, value, .. }) = fields.try_next_field()? {
-            if REFS && number == 8 {
+            if B::REFS && number == 8 {
                 refs.push(field)?;
             }
             if let (2 | 3 | 8 | 9 | 10, Value::Bytes([.., 0x80..=0xff])) = (number, value) {
@@ -276,14 +294,14 @@ impl<'a> Walked<'a> {
                 (4, value) => {
                     let info = value.bytes()?;
                     facts.has_metadata = !info.is_empty();
-                    facts.has_visibility = has_visible_field(info)?;
+                    facts.has_visibility = has_visible_field(from_here(block.data(), info), info.len())?;
                 }
                 (9 | 10, value) if kind == Kind::Way => {
                     location_field = true;
                     facts.has_locations |= value != Value::Bytes(&[]);
                 }
                 (number, Value::Bytes(column)) if number == counted => {
-                    facts.refs += count_varints(column) as u64;
+                    facts.refs += bulk::count(from_here(block.data(), column), column.len()) as u64;
                 }
                 (number, _) if number == counted => facts.refs += 1,
                 _ => {}
@@ -292,9 +310,47 @@ impl<'a> Walked<'a> {
         facts.id = id.ok_or(BlockErrorKind::NoId)?;
         Ok(Walked {
             facts,
-            refs,
+            refs: Refs::within(refs, block.data()),
             location_field,
         })
+    }
+}
+
+/// What is read of a block while its record is made.
+pub(crate) trait Beside<'a> {
+    /// Whether it needs the references of ways.
+    const REFS: bool = false;
+
+    /// Reads dense nodes, and notes them for the record.
+    fn dense(&mut self, dense: &DenseNodes<'a>, record: &mut IndexBuilder) -> Result<(), BlockError> {
+        record.note_dense(dense)
+    }
+
+    /// Reads a plain node, which has been noted.
+    fn node(&mut self, _: &Node<'a>) -> Result<(), BlockError> {
+        Ok(())
+    }
+
+    /// Reads a way, which has been noted.
+    fn way(&mut self, _: &Walked<'a>) -> Result<(), BlockError> {
+        Ok(())
+    }
+}
+
+/// The record is all there is to read.
+struct Nothing;
+
+impl Beside<'_> for Nothing {}
+
+/// Something is read of ways.
+struct Ways<F>(F);
+
+impl<'a, F: FnMut(&Walked<'a>) -> Result<(), BlockError>> Beside<'a> for Ways<F> {
+    const REFS: bool = true;
+
+    #[inline(always)]
+    fn way(&mut self, way: &Walked<'a>) -> Result<(), BlockError> {
+        self.0(way)
     }
 }
 
@@ -390,7 +446,7 @@ impl IndexBuilder {
         self.record.has_tags |= !node.tags().is_empty();
         if let MetadataSource::Info(Some(info @ [_, ..]), _) = node.metadata {
             self.record.has_metadata = true;
-            self.record.has_visibility |= has_visible_field(info)?;
+            self.record.has_visibility |= has_visible_field(info, info.len())?;
         }
         if let Some(location) = node.location()? {
             self.note_location(location);
@@ -422,11 +478,16 @@ impl IndexBuilder {
         Ok(column.for_each_sum(|id| self.note(Kind::Node, id))?)
     }
 
-    /// Notes dense nodes of this block.
-    pub fn note_dense(&mut self, block: &Block, dense: &DenseNodes<'_>) -> Result<(), BlockError> {
+    /// Notes of dense nodes what does not depend on ids and locations.
+    pub(crate) fn note_dense_facts(&mut self, dense: &DenseNodes<'_>) {
         self.record.has_tags |= !dense.is_untagged();
         self.record.has_metadata |= dense.has_metadata();
         self.record.has_visibility |= dense.has_visibility();
+    }
+
+    /// Notes dense nodes.
+    pub fn note_dense(&mut self, dense: &DenseNodes<'_>) -> Result<(), BlockError> {
+        self.note_dense_facts(dense);
         self.note_dense_ids(dense.ids().column())?;
         if dense.has_visibility() {
             // Deleted nodes have no location, whatever stands in the columns.
@@ -437,7 +498,7 @@ impl IndexBuilder {
             }
             return Ok(());
         }
-        let scale = block.scale();
+        let scale = dense.scale();
         let (mut lats, mut lons) = dense.raw_locations();
         const NONE: i64 = i32::MAX as i64;
         if !scale.is_plain() {
@@ -533,15 +594,12 @@ mod tests {
 
     #[test]
     fn a_field_of_no_number_is_damage() {
-        assert_eq!(
-            has_visible_field(&[0x30, 1, 0x00, 1]),
-            Err(WireError::WireType(0))
-        );
-        assert_eq!(has_visible_field(&[0x08, 2, 0x30, 1]), Ok(true));
+        assert_eq!(walk_info(&[0x30, 1, 0x00, 1]), Err(WireError::WireType(0)));
+        assert_eq!(walk_info(&[0x08, 2, 0x30, 1]), Ok(true));
     }
 
     proptest! {
-        /// The quick walk over an Info message and the general one agree, on damaged bytes, too.
+        /// The quick ways to go over an Info message and the general one agree, on damaged bytes, too.
         #[test]
         fn visibility_is_seen(info in proptest::collection::vec(prop_oneof![Just(0x30u8), Just(0x08), Just(0x80), any::<u8>()], 0..30)) {
             let slow = || -> Result<bool, WireError> {
@@ -551,7 +609,10 @@ mod tests {
                 }
                 Ok(visible)
             };
-            prop_assert_eq!(has_visible_field(&info).ok(), slow().ok());
+            prop_assert_eq!(walk_info(&info).ok(), slow().ok());
+            let mut readable = info.clone();
+            readable.resize(40, 0x30);
+            prop_assert_eq!(has_visible_field(&readable, info.len()).ok(), slow().ok());
         }
 
         #[test]

@@ -23,7 +23,7 @@ impl Block {
                     continue;
                 }
                 let (id, own) = items.parse_refs(message)?;
-                own.column().decode_deltas_into(refs).map_err(|e| of_way(e, id))?;
+                own.decode_into(refs).map_err(|e| of_way(e, id))?;
             }
         }
         Ok(())
@@ -55,11 +55,9 @@ impl WayLocationSplicer {
         let WayLocationSplicer { ways, serial, .. } = self;
         ways.clear();
         *serial = None;
-        let record = IndexRecord::with_ways(block, |way| {
+        let record = IndexRecord::with_walked(block, |way| {
             let before = refs.len();
-            way.refs
-                .decode_deltas_into(refs)
-                .map_err(|e| of_way(e, way.facts.id))?;
+            way.refs.decode_into(refs).map_err(|e| of_way(e, way.facts.id))?;
             ways.push(((refs.len() - before) as u32, way.location_field));
             Ok(())
         })?;

@@ -3,10 +3,10 @@
 //! Everything is a view over the caller's bytes. Varints of up to ten bytes are accepted however they are
 //! padded, as protobuf does; an eleventh byte is an error.
 
-mod bulk;
+pub(crate) mod bulk;
 mod columns;
 
-pub use columns::{Deltas, Varints, count_checked, count_varints};
+pub use columns::{Deltas, Refs, Varints, count_checked, count_varints};
 
 /// What can be wrong at the level of protobuf's wire format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -118,6 +118,14 @@ pub fn write_deltas(out: &mut Vec<u8>, last: i64, values: impl IntoIterator<Item
         }),
     );
     last
+}
+
+/// The bytes of a block from those of a part of it on: what can be read there.
+#[inline(always)]
+pub(crate) fn from_here<'a>(block: &'a [u8], part: &'a [u8]) -> &'a [u8] {
+    let start = (part.as_ptr() as usize).wrapping_sub(block.as_ptr() as usize);
+    let all = block.get(start..).filter(|all| all.len() >= part.len());
+    all.unwrap_or(part)
 }
 
 /// Bytes of a length-delimited field of a number up to 15 with so many bytes in it.
@@ -412,17 +420,23 @@ mod tests {
                 write_sint(&mut bytes, value.wrapping_sub(last));
                 last = *value;
             }
-            let column = Varints::packed(&bytes);
+            let len = bytes.len();
+            let packed = bytes.clone();
+            let column = Varints::packed(&packed);
             prop_assert_eq!(Deltas::new(column).collect::<Result<Vec<_>, _>>().unwrap(), values.clone());
-            let middle = values.get(values.len() / 2);
-            let mut seen = Vec::new();
-            let found = Deltas::new(column).any_value(|value| {
-                seen.push(value);
-                Some(&value) == middle
-            });
-            prop_assert_eq!(found, Ok(middle.is_some()));
-            let first = values.iter().position(|value| Some(value) == middle);
-            prop_assert_eq!(&seen[..], &values[..first.map_or(0, |at| at + 1)]);
+            // In the midst of other bytes, and at their end.
+            for behind in [0, 100] {
+                bytes.truncate(len);
+                bytes.resize(len + behind, 0x80);
+                let refs = Refs::within(Varints::packed(&bytes[..len]), &bytes);
+                for value in &values {
+                    prop_assert_eq!(refs.any(|found| found == *value), Ok(true));
+                }
+                prop_assert_eq!(refs.any(|found| !values.contains(&found)), Ok(false));
+                let mut decoded = vec![1, 2];
+                refs.decode_into(&mut decoded).unwrap();
+                prop_assert_eq!(&decoded[2..], &values);
+            }
             let mut decoded = Vec::new();
             column.decode_deltas_into(&mut decoded).unwrap();
             prop_assert_eq!(decoded, values);

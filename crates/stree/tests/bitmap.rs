@@ -59,6 +59,12 @@ proptest! {
         });
         prop_assert_eq!(collector.count(), ids.len() as u64);
         prop_assert!(shuffled.iter().all(|&id| collector.contains(id)));
+        let mut visited = Vec::new();
+        collector.for_each(|id| visited.push(id));
+        prop_assert!(visited == ids);
+        let mut pages: Vec<u64> = ids.iter().flat_map(|id| BitmapCollector::pages_of(*id, *id)).collect();
+        pages.dedup();
+        prop_assert_eq!(collector.bytes(), pages.len() as u64 * BitmapCollector::PAGE_BYTES);
         let set = collector.freeze_with(threads).unwrap();
         let direct = RankBitmap::from_sorted(ids.iter().copied()).unwrap();
         let (mut one, mut other) = (Vec::new(), Vec::new());

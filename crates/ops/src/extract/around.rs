@@ -169,7 +169,7 @@ fn candidate_ways(
                 return Ok(());
             }
             refs.clear();
-            column.column().decode_deltas_into(&mut refs)?;
+            column.decode_into(&mut refs)?;
             let (mut all, mut last, mut crosses) = (0b1111, 0b1111, false);
             for node in &refs {
                 let code = codes.of(*node);
@@ -225,9 +225,7 @@ fn surrounding_relations(work: &Work<'_>, region: &Region, codes: &Codes) -> Res
     let common = select::find(work.job, ("borders around", work.input, &blobs), |found, blob| {
         select::for_each_way(blob, |id, refs| {
             if members.has(Kind::Way, id) {
-                let all = refs
-                    .column()
-                    .fold_sums(0b1111, |all, node| all & codes.of(node))?;
+                let all = refs.fold(0b1111, |all, node| all & codes.of(node))?;
                 found.push((id, all));
             }
             Ok(())

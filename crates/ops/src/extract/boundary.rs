@@ -95,7 +95,7 @@ pub(super) fn borders(
         select::for_each_way(blob, |id, column| {
             if wanted.has(Kind::Way, id) {
                 let mut refs = Vec::new();
-                column.column().decode_deltas_into(&mut refs)?;
+                column.decode_into(&mut refs)?;
                 wanted.insert_all(Kind::Node, &refs);
                 found.push((id, refs));
             }

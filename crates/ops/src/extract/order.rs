@@ -8,7 +8,8 @@ use std::ops::Range;
 
 use osmill_engine::{Blob, BlobEntry, Input, KernelResult, Plan};
 use osmill_model::{Kind, KindSet};
-use osmill_pbf::IndexRecord;
+use osmill_pbf::wire::Refs;
+use osmill_pbf::{BlockError, IndexRecord, NodeColumns};
 
 use crate::select;
 use crate::split;
@@ -42,6 +43,32 @@ impl Learned {
             let record = blob.record()?;
             self.0.push((blob.entry().number, record));
         }
+        Ok(())
+    }
+
+    /// Reads the nodes of a blob, and makes its record if the plan has none.
+    pub fn read_nodes(&mut self, blob: &mut Blob, columns: &mut NodeColumns) -> KernelResult {
+        if blob.entry().index.is_some() {
+            return Ok(columns.read(blob.block()?)?);
+        }
+        let record = columns.read_with_record(blob.block()?)?;
+        blob.learn(record);
+        self.0.push((blob.entry().number, record));
+        Ok(())
+    }
+
+    /// Calls `visit` with the id and the references of each way of a blob, and makes its record if the plan has none.
+    pub fn read_ways(
+        &mut self,
+        blob: &mut Blob,
+        visit: impl FnMut(i64, Refs<'_>) -> Result<(), BlockError>,
+    ) -> KernelResult {
+        if blob.entry().index.is_some() {
+            return select::for_each_way(blob, visit);
+        }
+        let record = IndexRecord::with_ways(blob.block()?, visit)?;
+        blob.learn(record);
+        self.0.push((blob.entry().number, record));
         Ok(())
     }
 }

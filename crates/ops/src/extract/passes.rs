@@ -9,6 +9,7 @@ use osmill_pbf::{IndexRecord, NodeColumns, Relation};
 
 use super::around;
 use super::order::{Known, Learned};
+use super::ranges::{Members, Room};
 use super::region_ids::{Cursor, Gather, RegionIds};
 use super::strategy::Strategy;
 use super::write::{Parts, Writing};
@@ -35,19 +36,30 @@ pub enum Found {
     Disorder,
 }
 
+/// What is kept in memory, for messages.
+const WHAT: &str = "the ids that belong to the regions";
+
 /// Outputs that nothing goes into: those of passes that only look.
-const NONE: &[Sink] = &[];
+pub const NONE: &[Sink] = &[];
 
 /// What belongs to the extracts, by kind: what may be held, and what turned out to belong later.
-struct Chosen {
-    nodes: RegionIds,
-    more_nodes: RegionIds,
-    ways: RegionIds,
-    more_ways: RegionIds,
-    relations: RegionIds,
-    none: RegionIds,
+pub struct Chosen {
+    pub nodes: RegionIds,
+    pub more_nodes: RegionIds,
+    pub ways: RegionIds,
+    pub more_ways: RegionIds,
+    pub relations: RegionIds,
+    pub none: RegionIds,
     /// Whether all ways are held.
-    ways_held: bool,
+    pub ways_held: bool,
+}
+
+/// The nodes inside, of some blobs.
+pub struct Inside {
+    pub ids: RegionIds,
+    pub learned: Vec<Learned>,
+    /// How many of the blobs these are; the others were left out for want of room.
+    pub blobs: usize,
 }
 
 impl Chosen {
@@ -75,24 +87,30 @@ impl Chosen {
 
 /// What the pass over relations finds out.
 #[derive(Default)]
-struct Related {
-    relations: Vec<Gather>,
+pub struct Related {
+    pub relations: Vec<Gather>,
     /// Members of the relations that are completed.
-    nodes: Vec<Gather>,
-    ways: Vec<Gather>,
+    pub nodes: Vec<Gather>,
+    pub ways: Vec<Gather>,
     /// All pairs of a member relation and the relation that it is a member of.
-    parents: Vec<(i64, i64)>,
-    learned: Vec<Learned>,
+    pub parents: Vec<(i64, i64)>,
+    pub learned: Vec<Learned>,
 }
 
 impl Work<'_> {
     /// Whether ways bring all their nodes.
-    fn completes_ways(&self) -> bool {
+    pub fn completes_ways(&self) -> bool {
         *self.strategy != Strategy::Simple
     }
 
-    fn budget(&self) -> IdBudget {
-        IdBudget::of(self.job, "the ids that belong to the regions")
+    /// What ids of ways and relations, and of nodes that others bring in, may take.
+    pub fn budget(&self) -> IdBudget {
+        IdBudget::of(self.job, WHAT)
+    }
+
+    /// Room for nodes inside, as many as there may be at a time.
+    pub fn room_for_range(&self) -> Room {
+        Room::some(IdBudget::of_range(self.job, WHAT))
     }
 
     /// Finds what belongs to the extracts and writes it.
@@ -106,11 +124,22 @@ impl Work<'_> {
         let ways_held = self.orderly && !around;
         let held = (!at_once).then(|| HeldBack::new(self.job));
         let held = held.as_ref();
-        let (inside, learned) = self.nodes_inside(some(self.orderly), held)?;
-        if !self.known.learn(Kind::Node, learned) {
+        let blobs = self.node_blobs();
+        let room = match self.orderly && !around && !self.history {
+            true => self.room_for_range(),
+            false => Room::for_all(self.budget()),
+        };
+        let first = self.nodes_inside(&blobs, &room, some(self.orderly), held)?;
+        if first.blobs < blobs.len() {
+            return self.run_in_ranges(&blobs, first, sinks, held);
+        }
+        let inside = first.ids;
+        if !self.known.learn(Kind::Node, first.learned) {
             return Ok(Found::Disorder);
         }
-        let (mut nodes, mut ways, learned) = self.ways_with(&inside, some(ways_held), held)?;
+        // With history the nodes of all versions are noted later.
+        let note_nodes = self.completes_ways() && !self.history;
+        let (mut nodes, mut ways, learned) = self.ways_with(&inside, note_nodes, some(ways_held), held)?;
         if !self.known.learn(Kind::Way, learned) {
             return Ok(Found::Disorder);
         }
@@ -123,7 +152,8 @@ impl Work<'_> {
             }
             surrounding = found.relations;
         }
-        let related = self.relations_with(&inside, &ways, &surrounding, some(at_once))?;
+        let before = Members::default();
+        let related = self.relations_with(&inside, &ways, &surrounding, &before, some(at_once))?;
         if !self.known.learn(Kind::Relation, related.learned) {
             return Ok(Found::Disorder);
         }
@@ -182,7 +212,7 @@ impl Work<'_> {
                         (0..regions).for_each(|region| of_kind.add(region, element.id()));
                     }
                 }
-                deleted.iter_mut().try_for_each(|ids| ids.charge(&budget))
+                Ok(deleted.iter_mut().try_for_each(|ids| ids.charge(&budget))?)
             },
         )?;
         for state in states {
@@ -191,8 +221,22 @@ impl Work<'_> {
         Ok(deleted)
     }
 
-    /// The nodes inside, which are written to `sinks` or held.
-    fn nodes_inside(&self, sinks: &[Sink], held: Option<&HeldBack>) -> Result<(RegionIds, Vec<Learned>)> {
+    /// The blobs with nodes that may be inside.
+    fn node_blobs(&self) -> Vec<BlobEntry> {
+        self.known.blobs_of(Kind::Node, |record| {
+            let outside = |bbox| self.regions.classify_union(bbox) == Coverage::Outside;
+            record.bbox.is_some_and(|bbox| !outside(bbox))
+        })
+    }
+
+    /// The nodes inside, of those blobs that there is room for, which are written to `sinks` or held.
+    pub fn nodes_inside(
+        &self,
+        blobs: &[BlobEntry],
+        room: &Room,
+        sinks: &[Sink],
+        held: Option<&HeldBack>,
+    ) -> Result<Inside> {
         #[derive(Default)]
         struct State {
             learned: Learned,
@@ -212,12 +256,7 @@ impl Work<'_> {
             let whole: Vec<u32> = whole.map(|(region, _)| region as u32).collect();
             (whole, coverages.contains(&Coverage::Mixed))
         };
-        let blobs = self.known.blobs_of(Kind::Node, |record| {
-            let outside = |bbox| self.regions.classify_union(bbox) == Coverage::Outside;
-            record.bbox.is_some_and(|bbox| !outside(bbox))
-        });
-        let budget = self.budget();
-        let states = self.job.pass("nodes", self.input.file(), &blobs).write_many(
+        let states = self.job.pass("nodes", self.input.file(), blobs).write_many(
             sinks,
             State::default,
             |state, blob, outs| {
@@ -228,12 +267,14 @@ impl Work<'_> {
                     near,
                     parts,
                 } = state;
-                learned.look(blob)?;
+                if !room.begin(blob.entry().number) {
+                    return Ok(());
+                }
+                learned.read_nodes(blob, columns)?;
                 let Some(bbox) = blob.record()?.bbox else {
                     return Ok(());
                 };
                 let (whole, partly) = coverage(bbox);
-                columns.read(blob.block()?)?;
                 parts.begin();
                 near.clear();
                 match whole.is_empty() {
@@ -258,20 +299,26 @@ impl Work<'_> {
                     }
                 }
                 parts.turn_to(columns.ids.len() as u32);
-                inside.charge(&budget)?;
+                room.charge(inside)?;
                 parts.lend(columns);
                 put(parts, blob, outs, held)
             },
         )?;
         let (inside, learned): (Vec<_>, Vec<_>) = states.into_iter().map(|s| (s.inside, s.learned)).unzip();
-        Ok((RegionIds::new(inside)?, learned))
+        let left_out = |blob: &BlobEntry| room.end().is_some_and(|end| blob.number >= end);
+        Ok(Inside {
+            ids: RegionIds::new(inside)?,
+            learned,
+            blobs: blobs.partition_point(|blob| !left_out(blob)),
+        })
     }
 
-    /// The ways with a node inside, which are written to `sinks` or held, and, if ways are completed, the nodes of
-    /// these that are not inside.
-    fn ways_with(
+    /// The ways with a node inside, which are written to `sinks` or held, and with `note_nodes` the nodes of these
+    /// that are not inside.
+    pub fn ways_with(
         &self,
         inside: &RegionIds,
+        note_nodes: bool,
         sinks: &[Sink],
         held: Option<&HeldBack>,
     ) -> Result<(Vec<Gather>, RegionIds, Vec<Learned>)> {
@@ -294,9 +341,8 @@ impl Work<'_> {
             found: Vec::new(),
             parts: Parts::default(),
         };
-        // With history the nodes of all versions are noted later.
-        let note_nodes = self.completes_ways() && !self.history;
         let budget = self.budget();
+        let nodes_inside = inside;
         let blobs = self.known.blobs_of(Kind::Way, |_| !inside.is_empty());
         let states = self.job.pass("ways", self.input.file(), &blobs).write_many(
             sinks,
@@ -311,15 +357,14 @@ impl Work<'_> {
                     found,
                     parts,
                 } = state;
-                learned.look(blob)?;
                 parts.begin();
-                select::for_each_way(blob, |id, column| {
+                learned.read_ways(blob, |id, column| {
                     // Most ways are in no region.
-                    if column.any_value(|id| inside.any(id))? {
+                    if column.any(|node| nodes_inside.may_have(node))? {
                         refs.clear();
                         found.clear();
-                        column.column().decode_deltas_into(refs)?;
-                        for &id in refs.iter() {
+                        column.decode_into(refs)?;
+                        for &id in refs.iter().filter(|id| nodes_inside.may_have(**id)) {
                             inside.each(id, |region| {
                                 if !found.contains(&region) {
                                     found.push(region);
@@ -330,7 +375,7 @@ impl Work<'_> {
                             ways.add(region, id);
                             parts.add(region);
                         }
-                        for &id in refs.iter().filter(|_| note_nodes) {
+                        for &id in refs.iter().filter(|_| note_nodes && !found.is_empty()) {
                             inside.others(id, found, |region| nodes.add(region, id));
                         }
                     }
@@ -351,18 +396,26 @@ impl Work<'_> {
         Ok((nodes, RegionIds::new(ways)?, learned))
     }
 
+    /// Whether any relations are written.
+    pub fn has_relations(&self) -> bool {
+        *self.strategy != Strategy::CompleteWays { relations: false }
+    }
+
     /// The relations that belong to the extracts; of those that are completed the nodes and the ways. The
-    /// `surrounding` ones belong to region 0 and are completed. All but parents of relations are written to `sinks`.
-    fn relations_with(
+    /// `surrounding` ones belong to region 0 and are completed. What is known of members `before` is added. All but
+    /// parents of relations are written to `sinks`.
+    pub fn relations_with(
         &self,
         inside: &RegionIds,
         ways: &RegionIds,
         surrounding: &HashSet<i64>,
+        before: &Members,
         sinks: &[Sink],
     ) -> Result<Related> {
         let make = || Relating {
             strategy: self.strategy,
             surrounding,
+            before,
             inside: inside.cursor(),
             ways: ways.cursor(),
             relations: Gather::default(),
@@ -373,8 +426,8 @@ impl Work<'_> {
             parts: Parts::default(),
             learned: Learned::default(),
         };
-        let wanted = *self.strategy != Strategy::CompleteWays { relations: false };
-        let any = !inside.is_empty() || !ways.is_empty() || !surrounding.is_empty();
+        let wanted = self.has_relations();
+        let any = !inside.is_empty() || !ways.is_empty() || !surrounding.is_empty() || !before.is_empty();
         let blobs = self.known.blobs_of(Kind::Relation, |_| wanted && any);
         let budget = self.budget();
         let states = self.job.pass("relations", self.input.file(), &blobs).write_many(
@@ -432,8 +485,7 @@ impl Work<'_> {
                     more.each(id, |region| parts.add_more(region));
                     parts.next();
                     if more.any(id) {
-                        refs.column()
-                            .for_each_sum(|node| more.each(id, |region| nodes.add(region, node)))?;
+                        refs.fold((), |(), node| more.each(id, |region| nodes.add(region, node)))?;
                     }
                     Ok(())
                 })?;
@@ -449,7 +501,7 @@ impl Work<'_> {
     }
 
     /// Writes what was chosen, from what is held where that is all.
-    fn write(&self, chosen: &Chosen, held: &HeldBack, sinks: &[Sink]) -> Result<()> {
+    pub fn write(&self, chosen: &Chosen, held: &HeldBack, sinks: &[Sink]) -> Result<()> {
         let is_to_be_read = |blob: &BlobEntry| {
             blob.index
                 .is_none_or(|record| chosen.is_to_be_read(&record, self.orderly))
@@ -474,6 +526,7 @@ impl Work<'_> {
 struct Relating<'r> {
     strategy: &'r Strategy,
     surrounding: &'r HashSet<i64>,
+    before: &'r Members,
     inside: Cursor<'r>,
     ways: Cursor<'r>,
     relations: Gather,
@@ -504,6 +557,7 @@ impl Relating<'_> {
     fn find_regions(&mut self, relation: &Relation<'_>) -> KernelResult {
         self.found.clear();
         let found = &mut self.found;
+        found.extend_from_slice(self.before.of(relation.id()));
         for member in relation.members() {
             let member = member?.element;
             let note = |region| match found.iter_mut().find(|(known, _)| *known == region) {
@@ -571,7 +625,7 @@ fn put(
 
 /// Adds the relations that contain those that are there, directly or not, to the same regions. `parents` are
 /// all pairs of a member relation and the relation that it is a member of. O(pairs x regions), cycles end.
-fn with_parents(relations: RegionIds, parents: Vec<(i64, i64)>) -> Result<RegionIds> {
+pub fn with_parents(relations: RegionIds, parents: Vec<(i64, i64)>) -> Result<RegionIds> {
     if parents.is_empty() || relations.is_empty() {
         return Ok(relations);
     }

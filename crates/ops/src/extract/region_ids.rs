@@ -9,89 +9,167 @@
 
 use std::ops::Range;
 
-use osmill_engine::{Error, KernelResult, Ranks, Result};
+use osmill_engine::{Error, Ranks, Result};
 use osmill_pbf::IndexRecord;
 
 use crate::select::IdBudget;
 
 /// Block and bit of an id. Negative ids are in blocks of their own.
-#[inline]
+#[inline(always)]
 fn place(id: i64) -> (u64, u64) {
-    let (base, id) = if id >= 0 {
-        (0, id as u64)
-    } else {
-        (1 << 58, !id as u64)
-    };
-    (base + (id >> 6), 1 << (id & 63))
+    // All ones for a negative id.
+    let sign = id >> 63;
+    let bits = (id ^ sign) as u64;
+    (bits >> 6 | sign as u64 & 1 << 58, 1 << (bits & 63))
 }
 
+/// Regions that there may be.
+pub const REGIONS: usize = 1 << REGION_BITS;
+const REGION_BITS: u32 = 20;
+/// Blocks below this are noted in one word with the region: all of ids below 2^50.
+const NEAR_BLOCKS: u64 = 1 << (u64::BITS - REGION_BITS);
+
+/// A block and a region as one word, if there is room.
+#[inline(always)]
+fn near_key(block: u64, region: u32) -> Option<u64> {
+    (block < NEAR_BLOCKS).then_some(block << REGION_BITS | u64::from(region))
+}
+
+/// Which ids of a block belong to a region.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     block: u64,
-    mask: u64,
     region: u32,
+    mask: u64,
 }
 
-/// Ids of regions as a worker notes them.
+/// Masks, each with what it is about. One thing may have several.
 #[derive(Debug, Default)]
-pub struct Gather {
-    entries: Vec<Entry>,
+struct Notes<K> {
+    entries: Vec<(K, u64)>,
     /// How many entries were left when they were last put together.
     settled: usize,
-    /// Bytes that a budget knows of.
-    charged: u64,
 }
 
-impl Gather {
+impl<K: Ord + Copy> Notes<K> {
     /// How many of the last entries are looked at for one to add to: about as many as regions lie one in
     /// another.
     const RECENT: usize = 4;
     /// Fewer entries than this are not worth sorting.
     const FEW: usize = 1 << 16;
 
-    fn of_settled(entries: Vec<Entry>) -> Gather {
-        Gather {
-            settled: entries.len(),
-            entries,
-            charged: 0,
-        }
-    }
-
-    /// Notes that an id belongs to a region.
     #[inline]
-    pub fn add(&mut self, region: u32, id: i64) {
-        let (block, mask) = place(id);
+    fn add(&mut self, key: K, mask: u64) {
         let mut recent = self.entries.iter_mut().rev().take(Self::RECENT);
-        if let Some(entry) = recent.find(|entry| entry.block == block && entry.region == region) {
-            entry.mask |= mask;
+        if let Some((_, known)) = recent.find(|(known, _)| *known == key) {
+            *known |= mask;
             return;
         }
         if self.entries.len() >= Self::FEW.max(2 * self.settled) {
             self.settle();
         }
-        self.entries.push(Entry { block, mask, region });
+        self.entries.push((key, mask));
     }
 
-    /// Charges a budget with what the notes have grown by, and with what it takes to put them together.
-    pub fn charge(&mut self, budget: &IdBudget) -> KernelResult {
-        let bytes = 2 * size_of::<Entry>() as u64 * self.entries.len() as u64;
-        let more = bytes.saturating_sub(self.charged);
-        self.charged += more;
-        Ok(budget.charge(more)?)
-    }
-
-    /// Sorts the entries and puts those of the same block and region together.
+    /// Sorts the entries and puts those of the same key together.
     fn settle(&mut self) {
-        self.entries
-            .sort_unstable_by_key(|entry| (entry.block, entry.region));
-        self.entries.dedup_by(|next, kept| {
-            let same = next.block == kept.block && next.region == kept.region;
+        self.entries.sort_unstable_by_key(|(key, _)| *key);
+        self.entries.dedup_by(|(key, mask), (kept, all)| {
+            let same = key == kept;
             if same {
-                kept.mask |= next.mask;
+                *all |= *mask;
             }
             same
         });
         self.settled = self.entries.len();
+    }
+
+    /// Takes over what others have noted, in the order of keys.
+    fn gather(notes: impl Iterator<Item = Self>) -> Self {
+        let all = notes.reduce(|mut all, mut more| {
+            all.settle();
+            more.settle();
+            all.entries.append(&mut more.entries);
+            all
+        });
+        let Some(mut all) = all else {
+            return Notes {
+                entries: Vec::new(),
+                settled: 0,
+            };
+        };
+        // Sorted runs one after the other, which the stable sort merges.
+        all.entries.sort_by_key(|(key, _)| *key);
+        all.settle();
+        all
+    }
+
+    fn bytes(&self) -> u64 {
+        (self.entries.len() * size_of::<(K, u64)>()) as u64
+    }
+}
+
+/// Ids of regions as a worker notes them.
+#[derive(Debug, Default)]
+pub struct Gather {
+    /// Blocks with regions below them.
+    near: Notes<u64>,
+    /// Those of huge and of negative ids.
+    far: Notes<(u64, u32)>,
+    /// Bytes that a budget knows of.
+    charged: u64,
+}
+
+impl Gather {
+    /// Notes that an id belongs to a region.
+    #[inline]
+    pub fn add(&mut self, region: u32, id: i64) {
+        let (block, mask) = place(id);
+        match near_key(block, region) {
+            Some(key) => self.near.add(key, mask),
+            None => self.far.add((block, region), mask),
+        }
+    }
+
+    /// Charges a budget with what the notes have grown by, and with what it takes to put them together.
+    pub fn charge(&mut self, budget: &IdBudget) -> Result<()> {
+        let bytes = 2 * (self.near.bytes() + self.far.bytes());
+        let more = bytes.saturating_sub(self.charged);
+        self.charged += more;
+        budget.charge(more)
+    }
+
+    /// Notes of entries that are in the order of blocks and regions, each once.
+    fn of_settled(entries: impl Iterator<Item = Entry>) -> Gather {
+        let mut notes = Gather::default();
+        for Entry { block, region, mask } in entries {
+            match near_key(block, region) {
+                Some(key) => notes.near.entries.push((key, mask)),
+                None => notes.far.entries.push(((block, region), mask)),
+            }
+        }
+        notes.near.settled = notes.near.entries.len();
+        notes.far.settled = notes.far.entries.len();
+        notes
+    }
+
+    fn len(&self) -> usize {
+        self.near.entries.len() + self.far.entries.len()
+    }
+
+    /// The entries, by block and region if they are settled.
+    fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
+        let near = self.near.entries.iter().map(|&(key, mask)| Entry {
+            block: key >> REGION_BITS,
+            region: key as u32 % REGIONS as u32,
+            mask,
+        });
+        let far = self
+            .far
+            .entries
+            .iter()
+            .map(|&((block, region), mask)| Entry { block, region, mask });
+        near.chain(far)
     }
 }
 
@@ -114,6 +192,40 @@ pub struct RegionIds {
     numbers: Ranks,
     masks: Vec<u64>,
     shape: Shape,
+    filter: Filter,
+}
+
+/// Tells of most blocks that do not occur that they do not: from one word, without a branch that could be foretold
+/// wrongly. Groups share words by chance.
+#[derive(Debug)]
+struct Filter {
+    /// Which blocks occur of the groups of a word. Their number is a power of two.
+    words: Vec<u64>,
+    /// By what the product of a group's number is shifted to give the number of its word.
+    shift: u32,
+}
+
+impl Filter {
+    /// Of these groups, of which so many blocks occur: a word for each, or for four blocks if that is less.
+    fn of(groups: &[Group], blocks: u32) -> Filter {
+        let words = groups.len().min(blocks as usize / 4);
+        let bits = words.max(2).next_power_of_two().ilog2();
+        let mut filter = Filter {
+            words: vec![0; 1 << bits],
+            shift: u64::BITS - bits,
+        };
+        for group in groups {
+            let word = filter.word(group.number);
+            filter.words[word] |= group.blocks;
+        }
+        filter
+    }
+
+    /// The word of a group: neighbouring ones are far apart (Knuth's multiplicative hashing).
+    #[inline(always)]
+    fn word(&self, group: u64) -> usize {
+        (group.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize
+    }
 }
 
 /// Which masks are a block's, and whose they are.
@@ -128,31 +240,29 @@ enum Shape {
 impl RegionIds {
     /// Puts together what workers have noted. O(entries log entries).
     pub fn new(gathers: impl IntoIterator<Item = Gather>) -> Result<RegionIds> {
-        let mut all = Gather::default();
-        for mut gather in gathers {
-            gather.settle();
-            if all.entries.is_empty() {
-                all = gather;
-            } else {
-                all.entries.append(&mut gather.entries);
-            }
-        }
-        // Sorted runs one after the other, which the stable sort merges.
-        all.entries.sort_by_key(|entry| (entry.block, entry.region));
-        all.settle();
-        let entries = all.entries;
-        if u32::try_from(entries.len()).is_err() {
+        let (near, far): (Vec<_>, Vec<_>) = gathers.into_iter().map(|notes| (notes.near, notes.far)).unzip();
+        let all = Gather {
+            near: Notes::gather(near.into_iter()),
+            far: Notes::gather(far.into_iter()),
+            charged: 0,
+        };
+        RegionIds::of_settled(&all)
+    }
+
+    /// What is noted, which is settled.
+    fn of_settled(all: &Gather) -> Result<RegionIds> {
+        if u32::try_from(all.len()).is_err() {
             return Err(Error::Failed(
                 "ids of regions: there are more than 2^32 blocks of them; extract fewer regions at a time"
                     .into(),
             ));
         }
-        let (mut groups, mut blocks) = (Vec::<Group>::new(), 0);
-        for (at, entry) in entries.iter().enumerate() {
-            if at > 0 && entries[at - 1].block == entry.block {
+        let (mut groups, mut blocks, mut last) = (Vec::<Group>::new(), 0, None);
+        for Entry { block, .. } in all.entries() {
+            if last.replace(block) == Some(block) {
                 continue;
             }
-            let (number, bit) = (entry.block >> 6, 1 << (entry.block & 63));
+            let (number, bit) = (block >> 6, 1 << (block & 63));
             match groups.last_mut().filter(|group| group.number == number) {
                 Some(group) => group.blocks |= bit,
                 None => groups.push(Group {
@@ -165,41 +275,51 @@ impl RegionIds {
         }
         Ok(RegionIds {
             numbers: Ranks::of(groups.iter().map(|group| group.number))?,
+            filter: Filter::of(&groups, blocks),
             groups,
-            masks: entries.iter().map(|entry| entry.mask).collect(),
-            shape: Shape::of(&entries),
+            masks: all.entries().map(|entry| entry.mask).collect(),
+            shape: Shape::of(all),
+        })
+    }
+
+    fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
+        self.groups.iter().flat_map(move |group| {
+            let blocks = (0..64).filter(|bit| group.blocks >> bit & 1 == 1);
+            blocks
+                .zip(group.first as usize..)
+                .flat_map(move |(block, number)| {
+                    self.shape.masks_of(number).map(move |at| Entry {
+                        block: group.number << 6 | block,
+                        region: self.shape.region(at),
+                        mask: self.masks[at],
+                    })
+                })
         })
     }
 
     /// The same as notes, to be put together with others.
     pub fn to_gather(&self) -> Gather {
-        let mut entries = Vec::with_capacity(self.masks.len());
-        for group in &self.groups {
-            let blocks = (0..64).filter(|bit| group.blocks >> bit & 1 == 1);
-            for (block, number) in blocks.zip(group.first as usize..) {
-                for at in self.shape.masks_of(number) {
-                    entries.push(Entry {
-                        block: group.number << 6 | block,
-                        mask: self.masks[at],
-                        region: self.shape.region(at),
-                    });
-                }
-            }
-        }
-        Gather::of_settled(entries)
+        Gather::of_settled(self.entries())
     }
 
     /// The ids of these regions that `other` does not have in the same region.
     pub fn without(&self, other: &RegionIds) -> Result<RegionIds> {
-        let mut entries = self.to_gather().entries;
-        entries.retain_mut(|entry| {
+        RegionIds::of_settled(&Gather::of_settled(self.entries().filter_map(|mut entry| {
             let mut known = other.masks_of(entry.block);
             if let Some(at) = known.find(|at| other.shape.region(*at) == entry.region) {
                 entry.mask &= !other.masks[at];
             }
-            entry.mask != 0
-        });
-        RegionIds::new([Gather::of_settled(entries)])
+            (entry.mask != 0).then_some(entry)
+        })))
+    }
+
+    /// Whether an id may be there. `false` is certain, `true` is not: an id near it is there, or chance has it. The
+    /// quickest way to tell that none of many ids is there.
+    #[inline(always)]
+    pub fn may_have(&self, id: i64) -> bool {
+        let (block, _) = place(id);
+        let word = self.filter.words.get(self.filter.word(block >> 6));
+        word.is_some_and(|word| word >> (block & 63) & 1 == 1)
     }
 
     /// Whether there is no id.
@@ -261,16 +381,19 @@ fn number_of(block: u64, blocks: u64, first: u32) -> Option<usize> {
 }
 
 impl Shape {
-    fn of(entries: &[Entry]) -> Shape {
-        let first = entries.first().map_or(0, |entry| entry.region);
-        if entries.iter().all(|entry| entry.region == first) {
+    /// That of settled notes.
+    fn of(notes: &Gather) -> Shape {
+        let first = notes.entries().next().map_or(0, |entry| entry.region);
+        if notes.entries().all(|entry| entry.region == first) {
             return Shape::One(first);
         }
-        let begins = |at: &usize| *at == 0 || entries[at - 1].block != entries[*at].block;
-        let starts = (0..entries.len()).filter(begins).chain([entries.len()]);
+        let mut last = None;
+        let numbered = (0..).zip(notes.entries());
+        let starts = numbered.filter(|(_, entry)| last.replace(entry.block) != Some(entry.block));
+        let starts = starts.map(|(at, _)| at);
         Shape::Many {
-            starts: starts.map(|at| at as u32).collect(),
-            regions: entries.iter().map(|entry| entry.region).collect(),
+            starts: starts.chain([notes.len() as u32]).collect(),
+            regions: notes.entries().map(|entry| entry.region).collect(),
         }
     }
 
@@ -383,7 +506,8 @@ mod tests {
             for (i, (region, id)) in pairs.iter().enumerate() {
                 gathers[i % parts].add(*region, *id);
                 if i % 50 == 0 {
-                    gathers[i % parts].settle();
+                    gathers[i % parts].near.settle();
+                    gathers[i % parts].far.settle();
                 }
             }
             let first = RegionIds::new(gathers).unwrap();
@@ -408,6 +532,7 @@ mod tests {
                     let mut found = Vec::new();
                     cursor.each(*id, |region| found.push(region));
                     prop_assert_eq!(cursor.any(*id), !expected.is_empty());
+                    prop_assert!(ids.may_have(*id) || expected.is_empty());
                     prop_assert_eq!(&found, &expected);
                     cursor.others(*id, &[5, 0, 3, 1], |region| found.push(region));
                     let others = [5, 0, 3, 1].into_iter().filter(|region| !expected.contains(region));

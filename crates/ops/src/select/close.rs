@@ -101,24 +101,24 @@ impl Pick for ByIdOnly {
     }
 }
 
-/// Adds to `wanted` the relations and ways that `pick` picks, and what all wanted ones refer to, directly or
-/// not. `noted` are the kinds whose ids are of use; those of other kinds are all written anyway.
-///
-/// At most three passes: all relations for their edges and members, nested relations for their members, ways
-/// for their nodes.
-pub(crate) fn close<P: Pick>(
+/// Adds to `wanted` all of one kind that relations and ways refer to, directly or not, which `pick` picks or which are
+/// wanted, as [`close_over_members`] and [`close_ways`] do: for [`Wanted::resolve`].
+pub(crate) fn close_kind<P: Pick>(
     job: &Job,
     (input, plan): (&Input, &Plan),
     wanted: &Wanted,
-    noted: KindSet,
+    kind: Kind,
     pick: &P,
 ) -> Result<()> {
+    let noted = KindSet::from(kind);
     close_over_members(job, (input, plan), wanted, noted, pick)?;
-    close_ways(job, (input, plan), wanted, noted, pick)?;
-    wanted.complete()
+    close_ways(job, (input, plan), wanted, noted, pick)
 }
 
-/// The first half of [`close`]: adds the relations that are picked, and the members of all wanted ones.
+/// Adds to `wanted` the relations that `pick` picks, and the members of all wanted ones, directly or not. `noted` are the
+/// kinds whose ids are of use; those of other kinds are all written anyway.
+///
+/// At most two passes: all relations for their edges and members, nested relations for their members.
 pub(crate) fn close_over_members<P: Pick>(
     job: &Job,
     (input, plan): (&Input, &Plan),
@@ -169,8 +169,8 @@ pub(crate) fn close_over_members<P: Pick>(
     Ok(())
 }
 
-/// The second half of [`close`]: adds the nodes of the ways that are wanted or picked.
-fn close_ways<P: Pick>(
+/// Adds to `wanted` the nodes of the ways that are wanted or picked, in one pass.
+pub(crate) fn close_ways<P: Pick>(
     job: &Job,
     (input, plan): (&Input, &Plan),
     wanted: &Wanted,
@@ -183,18 +183,17 @@ fn close_ways<P: Pick>(
         let blobs = blobs_of(plan, KindSet::WAYS, |record| asks || wanted.may_touch(record));
         job.pass("ways", input.file(), &blobs)
             .scan(make, |(state, refs), blob| {
-                let record = blob.record()?;
+                let here = wanted.here(blob)?;
                 let block = blob.block()?;
                 let may_pick = asks && pick.begin(state, block)?;
-                if !may_pick && !wanted.may_touch(&record) {
+                if !may_pick && here.is_none() {
                     return Ok(());
                 }
-                for element in block.elements() {
+                for (number, element) in block.elements().enumerate() {
                     let element = element?;
-                    if element.kind() == Kind::Way
-                        && (wanted.contains(element.element_id())
-                            || may_pick && pick.picks(state, &element)?)
-                    {
+                    let ElementId { kind, id } = element.element_id();
+                    let is_wanted = || here.as_ref().is_some_and(|here| here.has(kind, id, number));
+                    if kind == Kind::Way && (is_wanted() || may_pick && pick.picks(state, &element)?) {
                         note_references(&element, wanted, noted, pick, refs)?;
                     }
                 }

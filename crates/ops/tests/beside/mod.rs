@@ -73,6 +73,16 @@ pub fn to_pbf(source: &Path, folder: &Path) -> PathBuf {
     target
 }
 
+/// A job with two threads and memory for a part of the ids of a file, so that they are found in ranges.
+pub fn small_job(file: &Path, bytes_for_a_byte: f64) -> Job {
+    let size = std::fs::metadata(file).unwrap().len();
+    Job::new(JobOptions {
+        threads: 2,
+        memory: (size as f64 * bytes_for_a_byte) as u64,
+        ..JobOptions::default()
+    })
+}
+
 pub fn job(threads: usize) -> Job {
     Job::new(JobOptions {
         threads,

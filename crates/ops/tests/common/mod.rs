@@ -22,6 +22,15 @@ pub fn job(threads: usize) -> Job {
     })
 }
 
+/// A job with two threads and so many bytes of memory.
+pub fn job_in(memory: u64) -> Job {
+    Job::new(JobOptions {
+        threads: 2,
+        memory,
+        ..JobOptions::default()
+    })
+}
+
 /// Options of a `cat` that changes nothing.
 pub fn options() -> Options {
     Options {

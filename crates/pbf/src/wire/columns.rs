@@ -1,6 +1,7 @@
 //! Repeated varint fields: the columns of dense nodes, ways and relations.
 
-use super::{Field, Fields, Value, WireError, bulk, read_varint, zigzag_decode};
+use super::bulk::{self, Sums};
+use super::{Field, Fields, Value, WireError, from_here, read_varint, zigzag_decode};
 
 /// A repeated varint field of a message: packed in one piece, in several, or written number by number.
 ///
@@ -100,20 +101,21 @@ impl<'a> Varints<'a> {
     /// What is folded should be a few numbers; they stay in registers, which what a closure changes does not.
     #[inline(always)]
     pub fn fold<A: Copy>(self, init: A, mut step: impl FnMut(A, u64) -> A) -> Result<A, WireError> {
-        self.fold_pieces::<false, A>(init, |folded, _, number| step(folded, number))
+        self.fold_pieces::<false, A>(self.chunk, init, |folded, _, number| step(folded, number))
     }
 
-    /// Folds numbers with their places, which are counted from 0.
+    /// Folds numbers with their places, which are counted from 0. The first piece is at the beginning of `readable`.
     #[inline(always)]
     fn fold_pieces<const SKIP_ZEROS: bool, A: Copy>(
         mut self,
+        mut readable: &'a [u8],
         init: A,
         mut step: impl FnMut(A, usize, u64) -> A,
     ) -> Result<A, WireError> {
         let (mut folded, mut first) = (init, 0);
         loop {
             let piece = self.chunk;
-            folded = bulk::fold::<SKIP_ZEROS, A>(piece, folded, |folded, at, number| {
+            folded = bulk::fold::<SKIP_ZEROS, A>(readable, piece.len(), folded, |folded, at, number| {
                 step(folded, first + at, number)
             })?;
             self.chunk = &[];
@@ -121,13 +123,14 @@ impl<'a> Varints<'a> {
                 return Ok(folded);
             }
             first += count_varints(piece);
+            readable = self.chunk;
         }
     }
 
     /// Folds the running sums of the zigzag-coded numbers: the values of a delta-coded column.
     #[inline(always)]
     pub fn fold_sums<A: Copy>(self, init: A, step: impl FnMut(A, i64) -> A) -> Result<A, WireError> {
-        self.fold_sums_from::<false, A>(0, init, step)
+        self.fold_sums_from::<false, A>(self.chunk, 0, init, step)
     }
 
     /// Folds the values of a delta-coded column like [`Varints::fold_sums`], but passes over values that equal the one
@@ -142,17 +145,19 @@ impl<'a> Varints<'a> {
             return Ok(init);
         };
         let folded = step(init, first);
-        self.fold_sums_from::<true, A>(first, folded, step)
+        self.fold_sums_from::<true, A>(self.chunk, first, folded, step)
     }
 
     #[inline(always)]
     fn fold_sums_from<const SKIP_ZEROS: bool, A: Copy>(
         self,
+        readable: &'a [u8],
         before: i64,
         init: A,
         mut step: impl FnMut(A, i64) -> A,
     ) -> Result<A, WireError> {
-        let (_, folded) = self.fold_pieces::<SKIP_ZEROS, _>((before, init), |(sum, folded), _, delta| {
+        let init = (before, init);
+        let (_, folded) = self.fold_pieces::<SKIP_ZEROS, _>(readable, init, |(sum, folded), _, delta| {
             let sum = sum.wrapping_add(zigzag_decode(delta));
             (sum, step(folded, sum))
         })?;
@@ -224,16 +229,17 @@ impl<'a> Varints<'a> {
         let (start, end) = (out.len(), places.len());
         out.resize(start + end, 0);
         let sums = &mut out[start..];
-        let (sum, done) = self.fold_pieces::<true, _>((0i64, 0usize), |(sum, mut done), at, delta| {
-            // Up to here the sum has not changed.
-            while let (Some(place), Some(slot)) = (places.get(done), sums.get_mut(done))
-                && (*place as usize) < at
-            {
-                *slot = sum;
-                done += 1;
-            }
-            (sum.wrapping_add(zigzag_decode(delta)), done)
-        })?;
+        let (sum, done) =
+            self.fold_pieces::<true, _>(self.chunk, (0i64, 0usize), |(sum, mut done), at, delta| {
+                // Up to here the sum has not changed.
+                while let (Some(place), Some(slot)) = (places.get(done), sums.get_mut(done))
+                    && (*place as usize) < at
+                {
+                    *slot = sum;
+                    done += 1;
+                }
+                (sum.wrapping_add(zigzag_decode(delta)), done)
+            })?;
         sums[done..].fill(sum);
         Ok(())
     }
@@ -269,23 +275,27 @@ impl<'a> Varints<'a> {
         }
         let start = out.len();
         out.resize(start + self.count(), 0);
-        self.sums_to(&mut out[start..])
-    }
-
-    /// Replaces `out` by the running sums of the zigzag-coded numbers.
-    pub fn decode_deltas_over(self, out: &mut Vec<i64>) -> Result<(), WireError> {
-        out.resize(self.count(), 0);
-        self.sums_to(out)
-    }
-
-    fn sums_to(self, slots: &mut [i64]) -> Result<(), WireError> {
-        self.fold_sums(0usize, |at, value| {
-            if let Some(slot) = slots.get_mut(at) {
-                *slot = value;
-            }
-            at + 1
-        })?;
+        self.sums_to(&mut out[start..])?;
         Ok(())
+    }
+
+    /// Replaces `out` by the running sums of the zigzag-coded numbers, and gives the least and the greatest of them;
+    /// the greatest is less if there is none.
+    pub fn decode_deltas_over(self, out: &mut Vec<i64>) -> Result<(i64, i64), WireError> {
+        out.resize(self.count(), 0);
+        let sums = self.sums_to(out)?;
+        Ok((sums.least, sums.greatest))
+    }
+
+    fn sums_to(mut self, slots: &mut [i64]) -> Result<Sums, WireError> {
+        let mut sums = Sums::NONE;
+        loop {
+            sums = bulk::sums_to(self.chunk, sums, slots)?;
+            self.chunk = &[];
+            if self.more.is_empty() || !self.refill() {
+                return Ok(sums);
+            }
+        }
     }
 }
 
@@ -393,27 +403,6 @@ impl<'a> Deltas<'a> {
         self.column
     }
 
-    /// Whether any value is one that `is` tells. Those behind the first such are not read.
-    #[inline]
-    pub fn any_value(mut self, mut is: impl FnMut(i64) -> bool) -> Result<bool, WireError> {
-        if let Some(mut rest) = self.column.as_packed() {
-            let mut sum = self.sum;
-            while !rest.is_empty() {
-                sum = sum.wrapping_add(zigzag_decode(read_varint(&mut rest)?));
-                if is(sum) {
-                    return Ok(true);
-                }
-            }
-            return Ok(false);
-        }
-        while let Some(value) = self.try_next()? {
-            if is(value) {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
     /// The next value.
     #[inline(always)]
     pub fn try_next(&mut self) -> Result<Option<i64>, WireError> {
@@ -435,5 +424,63 @@ impl Iterator for Deltas<'_> {
             self.column = Varints::default();
         }
         item.transpose()
+    }
+}
+
+/// The node references of a way: a short column of which is known what can be read behind it, so that it is read as fast
+/// as a long one.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Refs<'a> {
+    column: Varints<'a>,
+    /// The bytes of the column's first piece, and all that follow it in the block.
+    readable: &'a [u8],
+}
+
+impl<'a> Refs<'a> {
+    /// A column that lies in these bytes.
+    #[inline]
+    pub(crate) fn within(column: Varints<'a>, block: &'a [u8]) -> Self {
+        Refs {
+            column,
+            readable: from_here(block, column.chunk),
+        }
+    }
+
+    /// The column itself.
+    pub const fn column(&self) -> Varints<'a> {
+        self.column
+    }
+
+    /// Folds the values.
+    #[inline(always)]
+    pub fn fold<A: Copy>(self, init: A, step: impl FnMut(A, i64) -> A) -> Result<A, WireError> {
+        self.column
+            .fold_sums_from::<false, A>(self.readable, 0, init, step)
+    }
+
+    /// Whether any value is one that `is` tells, which is asked of all.
+    #[inline(always)]
+    pub fn any(self, mut is: impl FnMut(i64) -> bool) -> Result<bool, WireError> {
+        self.fold(false, |any, value| any | is(value))
+    }
+
+    /// Appends the values to `out`.
+    pub fn decode_into(self, out: &mut Vec<i64>) -> Result<(), WireError> {
+        let start = out.len();
+        // No more than there are bytes, which is soon told.
+        let most = match self.column.as_packed() {
+            Some(packed) => packed.len(),
+            None => self.column.count(),
+        };
+        out.resize(start + most, 0);
+        let slots = &mut out[start..];
+        let count = self.fold(0usize, |at, value| {
+            if let Some(slot) = slots.get_mut(at) {
+                *slot = value;
+            }
+            at + 1
+        });
+        out.truncate(start + count?);
+        Ok(())
     }
 }

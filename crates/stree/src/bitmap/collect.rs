@@ -1,6 +1,7 @@
 //! Collecting ids in any order, from any number of threads.
 
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, RwLock};
 
@@ -83,6 +84,9 @@ fn locate(id: u64) -> (u64, usize, u64) {
 }
 
 impl BitmapCollector {
+    /// Bytes of a page.
+    pub const PAGE_BYTES: u64 = PAGE_LINES * 64;
+
     /// An empty set.
     pub fn new() -> BitmapCollector {
         BitmapCollector {
@@ -246,13 +250,35 @@ impl BitmapCollector {
             .sum()
     }
 
+    /// Calls `visit` with every id, in ascending order. O(memory); ids that come in the meantime may be left out.
+    pub fn for_each(&self, mut visit: impl FnMut(u64)) {
+        for (page, place) in self.pages() {
+            for (slot, line) in self.lines_of(place) {
+                let first = (page * PAGE_LINES + slot) * PER_LINE;
+                for (word, bits) in (0..).zip(&line.0[1..]) {
+                    let mut left = *bits;
+                    while left != 0 {
+                        visit(first + 64 * word + u64::from(left.trailing_zeros()));
+                        left &= left - 1;
+                    }
+                }
+            }
+        }
+    }
+
+    /// The numbers of the pages that ids from `first` to `last` lie in.
+    pub fn pages_of(first: u64, last: u64) -> RangeInclusive<u64> {
+        let page = |id| id / (PER_LINE * PAGE_LINES);
+        page(first)..=page(last)
+    }
+
     /// Bytes reserved for pages.
     pub fn bytes(&self) -> u64 {
         let places = *self
             .places
             .lock()
             .unwrap_or_else(|poisoned| poisoned.into_inner());
-        u64::from(places) * PAGE_LINES * 64
+        u64::from(places) * Self::PAGE_BYTES
     }
 
     /// Pages in order of their numbers, with their places.
