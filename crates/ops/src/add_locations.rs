@@ -25,12 +25,16 @@
 //!
 //! # Cost
 //!
-//! amp-500m (47 M nodes, 57 M references), seconds of two Zen 4 cores together; on the wall it is half of that and 0.15 s more:
+//! amp-500m (47 M nodes, 57 M references), seconds of two Zen 4 cores together; on the wall it is half of that and 0.1 s more:
 //!
 //! | phase | inflate | deflate | the rest |
 //! | --- | --- | --- | --- |
-//! | `nodes`, all | 0.8 | 0.6 | columns and table 1.25, choosing and building the 4 % that are kept 0.8 |
-//! | `ways`, all | 0.6 | 6.4 | look-ups 1.0, reading and splicing 1.0, writing 0.1 |
+//! | `nodes`, all | 0.8 | 0.6 | columns and table 0.65 (0.3 more where the system has to fetch the table's memory first), choosing and building the 4 % that are kept 0.35 |
+//! | `ways`, all | 0.6 | 6.4 | look-ups 0.85, reading and splicing 0.8, writing 0.1 |
+//!
+//! That is 10.7 core-seconds; of these the look-ups would save none with more stages or larger batches (see `osmill-nodes`). Where an
+//! existing output is replaced, ext4 sends the new file to the disk before it lets the old name go, and frees the old one: 0.1 to
+//! 0.3 s more on one core.
 //!
 //! So it is deflate that decides. Of ways with locations, libdeflate at level 5, which writes as much as zlib at level 6, takes
 //! 121 MB/s; level 4 takes 133 and writes 0.4 % more, level 2 takes 143 and writes 0.8 % more, level 1 takes 187 and writes 2.7 %
