@@ -33,10 +33,11 @@ pub fn blob(data: &[u8]) {
         return;
     }
     assert!(raw.len() <= MAX_BLOB_SIZE);
-    let mut message = Vec::new();
-    Compressor::new("zlib:1".parse().expect("a codec"))
-        .write_blob(&raw, None, &mut message)
-        .expect("it is within the limits");
+    let mut compressor = Compressor::new("zlib:1".parse().expect("a codec"));
+    let message = compressor
+        .blob(&raw, None)
+        .expect("it is within the limits")
+        .concat();
     let mut again = Vec::new();
     let blob = parse_blob(&message).expect("what was written can be read");
     Decompressor::default()

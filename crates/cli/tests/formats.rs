@@ -675,17 +675,9 @@ fn long_values_are_kept_whole_and_nothing_is_left_after_an_error() {
 fn large_blobs_are_printed_whole() {
     let mut expected = String::new();
     let mut file = Vec::new();
-    let (mut compressor, mut scratch) = (Compressor::new(Compression::default()), Vec::new());
+    let mut compressor = Compressor::new(Compression::default());
     let header = FileHeader::new("x").encode();
-    write_frame(
-        &mut file,
-        BlobType::Header,
-        None,
-        &header,
-        &mut compressor,
-        &mut scratch,
-    )
-    .unwrap();
+    write_frame(&mut file, BlobType::Header, None, &header, &mut compressor).unwrap();
     for first in [1, 200_001] {
         let mut builder = BlockBuilder::default();
         for id in first..first + 200_000 {
@@ -698,15 +690,7 @@ fn large_blobs_are_printed_whole() {
         }
         let mut raw = Vec::new();
         builder.finish(&mut raw);
-        write_frame(
-            &mut file,
-            BlobType::Data,
-            None,
-            &raw,
-            &mut compressor,
-            &mut scratch,
-        )
-        .unwrap();
+        write_frame(&mut file, BlobType::Data, None, &raw, &mut compressor).unwrap();
     }
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("large.osm.pbf");

@@ -26,7 +26,6 @@ pub(crate) struct Tools {
     nodes: NodeArrays,
     compressor: Compressor,
     raw: Vec<u8>,
-    message: Vec<u8>,
     changes: Changes,
     recompress: bool,
     splicer: Splicer,
@@ -76,7 +75,6 @@ impl Tools {
             nodes: NodeArrays::default(),
             compressor: Compressor::new(options.compression),
             raw: Vec::new(),
-            message: Vec::new(),
             changes: Changes {
                 metadata: options.block_metadata(),
                 plain_nodes: options.format.pbf_dense_nodes == Some(false),
@@ -157,7 +155,6 @@ impl Tools {
             splicer,
             changed: [a, b, c],
             compressor,
-            message,
             ..
         } = self;
         let (mut block, mut index) = (block, *index);
@@ -186,14 +183,7 @@ impl Tools {
             block = c;
         }
         timed(&counters.deflate_ns, || {
-            write_frame(
-                out,
-                BlobType::Data,
-                Some(&index),
-                block.data(),
-                compressor,
-                message,
-            )
+            write_frame(out, BlobType::Data, Some(&index), block.data(), compressor)
         })?;
         counters.blobs_written.fetch_add(1, Relaxed);
         Ok(())
@@ -209,8 +199,7 @@ impl Tools {
     ) -> KernelResult {
         if !self.is_text() && !self.changes.any_of(index) {
             timed(&counters.deflate_ns, || {
-                let (compressor, message) = (&mut self.compressor, &mut self.message);
-                write_frame(out, BlobType::Data, Some(index), raw, compressor, message)
+                write_frame(out, BlobType::Data, Some(index), raw, &mut self.compressor)
             })?;
             counters.blobs_written.fetch_add(1, Relaxed);
             return Ok(());

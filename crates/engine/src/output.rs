@@ -130,7 +130,6 @@ impl OutputOptions {
             None,
             &header.encode(),
             &mut Compressor::new(self.compression),
-            &mut Vec::new(),
         )
         .map_err(|e| Error::Failed(format!("{}: {e}", self.path.display())))?;
         Ok(bytes)

@@ -7,7 +7,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use osmill_model::Kind;
 use osmill_pbf::{
-    BlobType, Block, BlockBuilder, ELEMENTS_PER_BLOCK, Element, IndexRecord, NodeArrays, write_blob_header,
+    BlobType, Block, BlockBuilder, DenseNodes, DensePicker, ELEMENTS_PER_BLOCK, Element, IndexRecord,
+    NodeArrays, write_blob_header,
 };
 
 use crate::encode::Tools;
@@ -88,6 +89,17 @@ impl<'s> TaskOutput<'s> {
             start = end;
         }
         Ok(())
+    }
+
+    /// Adds the nodes of a message that a picker wants ([`DensePicker::want_tagged`]), as [`TaskOutput::keep`] does one by
+    /// one.
+    pub fn keep_wanted(&mut self, dense: &DenseNodes<'_>, picker: &mut DensePicker) -> KernelResult {
+        if !self.tools.is_text()
+            && let Some(nodes) = picker.arrays(dense)?
+        {
+            return self.keep_nodes(dense.block(), nodes, 0..nodes.ids.len());
+        }
+        picker.visit(dense, |_, node| self.keep(&Element::Node(node)))
     }
 
     /// The builder of the block that is being gathered, with room for an element of this kind; for elements

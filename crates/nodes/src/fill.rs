@@ -120,7 +120,7 @@ impl Run {
 /// Writes pages; a worker's.
 #[derive(Debug, Default)]
 struct PageWriter {
-    bytes: Vec<u8>,
+    pages: page::Writer,
     index: Vec<(u64, u64)>,
 }
 
@@ -137,11 +137,10 @@ impl PageWriter {
         for (keys, locations) in nodes {
             let mut at = 0;
             for own in keys.chunk_by(|a, b| page::number(*a) == page::number(*b)) {
-                self.bytes.clear();
-                page::write(own, &locations[at..at + own.len()], &mut self.bytes);
+                let page = self.pages.write(own, &locations[at..at + own.len()]);
                 at += own.len();
                 let offset = loop {
-                    match chunk.append(&self.bytes) {
+                    match chunk.append(page) {
                         Some(offset) => break offset,
                         None => {
                             let mut pages = lock(pages);
@@ -396,8 +395,12 @@ impl NodeBatch {
         };
         let ascending = *first > 0 && ids.is_sorted_by(|a, b| a < b);
         if ascending && wanted.is_none() && range.contains(*first) && range.contains(*last) {
-            run.locations.extend(locations.iter().flatten());
-            if run.locations.len() == ids.len() {
+            let mut are_known = true;
+            run.locations.extend(locations.iter().map(|at| {
+                are_known &= at.is_some();
+                at.unwrap_or_default()
+            }));
+            if are_known {
                 run.keys.extend(ids.iter().map(|id| id_order(*id)));
                 return Ok(());
             }
@@ -442,7 +445,8 @@ mod tests {
         let mut asked: Vec<i64> = wanted.to_vec();
         asked.extend([5_000_000_000, -77, 0, i64::MIN, i64::MAX]);
         let mut found = vec![None];
-        table.locate(&asked, &mut found);
+        let are_found = table.locate(&asked, &mut found);
+        assert_eq!(are_found, !found[1..].contains(&None));
         assert_eq!(found.len(), asked.len() + 1);
         for (id, found) in asked.iter().zip(&found[1..]) {
             let expected = model.get(&id_order(*id)).filter(|_| wanted.contains(id));

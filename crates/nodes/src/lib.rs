@@ -20,7 +20,7 @@
 //!
 //! | file | nodes | referred to | bytes | ns |
 //! | --- | --- | --- | --- | --- |
-//! | amp-500m (amplified from extracts) | 47.2 M | 46.2 M | 5.17 | 17 |
+//! | amp-500m (amplified from extracts) | 47.2 M | 46.2 M | 5.17 | 14 |
 //! | the same, referred nodes only | | 46.2 M | 5.00 | |
 //! | an area of 8 degrees in Asia | 653 k | 651 k | 4.94 | |
 //! | Liechtenstein | 319 k | 304 k | 5.67 | |
@@ -45,6 +45,12 @@
 //! which are empty in an extract: 1.6 to 2 bytes a node for the ids instead of 0.7, a second directory for the blocks, and every
 //! block has to wait for the nodes before it); collecting the references first, in order to keep only the nodes that ways refer to
 //! (in extracts these are 95 to 98 % of all, and the pass takes longer than the rest is worth).
+//!
+//! Of look-ups: a stage of its own to fetch what is said of a block (14.3 instead of 13.8 ns), batches of 128, 512 or 1024 instead of
+//! 256, no branch for blocks that are split (15 ns), appending locations instead of filling them in (0.5 ns more). Two
+//! thirds of the time is waiting for memory: in a table of 42 MB a look-up takes 11 ns. Of making pages: smallest and largest
+//! coordinates in lanes with masks for the groups (a third slower: the compiler makes 32 KB of code of it). Of memory: small pages
+//! are quicker to get than huge ones where the host has to provide them first, but a random read then takes 17 to 19 ns instead of 14.
 //!
 //! # Ranges
 //!
@@ -113,13 +119,13 @@
 //! # let folder = tempfile::tempdir().unwrap();
 //! # let path = folder.path().join("region.osm.pbf");
 //! # let (mut file, mut raw, mut compressor) = (Vec::new(), Vec::new(), Compressor::new(Default::default()));
-//! # write_frame(&mut file, BlobType::Header, None, &FileHeader::new("test").encode(), &mut compressor, &mut Vec::new()).unwrap();
+//! # write_frame(&mut file, BlobType::Header, None, &FileHeader::new("test").encode(), &mut compressor).unwrap();
 //! # let mut builder = BlockBuilder::default();
 //! # builder.add_node(1, Some(Location::new(95_000_000, 471_000_000)), [], &Metadata::default());
 //! # builder.add_node(2, Some(Location::new(95_000_001, 471_000_002)), [], &Metadata::default());
 //! # builder.add_way(5, &[2, 1, 9], None, [], &Metadata::default());
 //! # let index = builder.finish(&mut raw);
-//! # write_frame(&mut file, BlobType::Data, Some(&index), &raw, &mut compressor, &mut Vec::new()).unwrap();
+//! # write_frame(&mut file, BlobType::Data, Some(&index), &raw, &mut compressor).unwrap();
 //! # std::fs::write(&path, &file).unwrap();
 //!
 //! let job = Job::new(JobOptions::default());

@@ -10,13 +10,16 @@
 //! | | the blocks |
 
 use osmill_model::Location;
+use osmill_stree::{Wide, run_wide};
 
-use crate::packed::{BLOCK, Form, pack};
+use crate::packed::{BLOCK, Form, PageBytes, SPARE, array, pack, put};
 
 /// Ids of a page.
 pub(crate) const IDS: u64 = 4096;
 /// Bytes of an entry for a word.
 const WORD: usize = 10;
+/// Bytes before the blocks, at most.
+const DIRECTORY: usize = 8 + (IDS / 64) as usize * WORD + 4 * (IDS as usize / BLOCK);
 
 /// Number of the page that a key lies on.
 #[inline(always)]
@@ -24,100 +27,148 @@ pub(crate) const fn number(key: u64) -> u64 {
     key / IDS
 }
 
-/// Appends the page that holds these nodes. Their keys ascend, each is there once, and all lie on one page.
-///
-/// A page is smaller than 64 KiB.
-pub(crate) fn write(keys: &[u64], locations: &[Location], data: &mut Vec<u8>) {
-    let start = data.len();
-    let mut words = [0u64; (IDS / 64) as usize];
-    for key in keys {
-        words[(key % IDS / 64) as usize] |= 1 << (key % 64);
-    }
-    let mut there = 0u64;
-    data.extend_from_slice(&[0; 8]);
-    let mut before = 0u16;
-    for (place, word) in words.iter().enumerate() {
-        if *word != 0 {
-            there |= 1 << place;
-            data.extend_from_slice(&word.to_le_bytes());
-            data.extend_from_slice(&before.to_le_bytes());
-            before += word.count_ones() as u16;
-        }
-    }
-    data[start..start + 8].copy_from_slice(&there.to_le_bytes());
-    let mut entry = data.len();
-    data.resize(entry + 4 * locations.len().div_ceil(BLOCK), 0);
-    for block in locations.chunks(BLOCK) {
-        let offset = (data.len() - start) as u16;
-        let form = pack(block, data);
-        data[entry..entry + 2].copy_from_slice(&offset.to_le_bytes());
-        data[entry + 2..entry + 4].copy_from_slice(&form.0.to_le_bytes());
-        entry += 4;
+/// Means of making pages.
+pub(crate) struct Writer {
+    page: Box<PageBytes>,
+}
+
+impl std::fmt::Debug for Writer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Writer").finish_non_exhaustive()
     }
 }
 
-/// Where in the data the location of a node is.
+impl Default for Writer {
+    fn default() -> Self {
+        Writer {
+            page: Box::new([0; size_of::<PageBytes>()]),
+        }
+    }
+}
+
+impl Writer {
+    /// Makes the page that holds these nodes. Their keys ascend, each is there once, and all lie on one page.
+    ///
+    /// A page is smaller than 64 KiB.
+    pub fn write(&mut self, keys: &[u64], locations: &[Location]) -> &[u8] {
+        let mut len = 0;
+        run_wide(Page {
+            keys,
+            locations,
+            page: &mut self.page,
+            len: &mut len,
+        });
+        &self.page[..len]
+    }
+}
+
+/// A page that is to be made.
+struct Page<'a> {
+    keys: &'a [u64],
+    locations: &'a [Location],
+    page: &'a mut PageBytes,
+    len: &'a mut usize,
+}
+
+impl Wide for Page<'_> {
+    #[inline(always)]
+    fn run(self) {
+        let Page {
+            keys,
+            locations,
+            page,
+            len,
+        } = self;
+        let Some(first) = keys.first() else { return };
+        let (mut there, mut at) = (0u64, 8);
+        let (mut word, mut bits, mut before) = (first / 64, 0u64, 0);
+        let mut put_word = |word: u64, bits: u64, before: usize, page: &mut PageBytes| {
+            there |= 1 << (word % 64);
+            put(page, at, bits.to_le_bytes());
+            put(page, at + 8, (before as u16).to_le_bytes());
+            at += WORD;
+        };
+        for (ordinal, key) in keys.iter().enumerate() {
+            if key / 64 != word {
+                put_word(word, bits, before, page);
+                (word, bits, before) = (key / 64, 0, ordinal);
+            }
+            bits |= 1 << (key % 64);
+        }
+        put_word(word, bits, before, page);
+        put(page, 0, there.to_le_bytes());
+        let mut entry = at;
+        at += 4 * locations.len().div_ceil(BLOCK);
+        for block in locations.chunks(BLOCK) {
+            let (form, end) = pack(block, page, at);
+            put(page, entry, (at as u16).to_le_bytes());
+            put(page, entry + 2, form.0.to_le_bytes());
+            (entry, at) = (entry + 4, end);
+        }
+        *len = at;
+    }
+}
+
+/// Where on its page the location of a node is.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Spot {
-    block: usize,
-    place: usize,
+    block: u16,
     form: Form,
+    place: u8,
 }
 
 impl Spot {
-    /// Finds a node on the page that begins at `page`.
+    /// Finds a node on the page that `page` begins with; where that is empty, there is no node.
     #[inline(always)]
-    pub fn find(key: u64, page: usize, data: &[u8]) -> Option<Spot> {
-        let word = |at: usize| {
-            let mut bytes = [0; 8];
-            bytes.copy_from_slice(&data[at..at + 8]);
-            u64::from_le_bytes(bytes)
-        };
-        let half = |at: usize| u16::from_le_bytes([data[at], data[at + 1]]);
-        let there = word(page);
+    pub fn find(key: u64, page: &[u8]) -> Option<Spot> {
+        const { assert!(DIRECTORY <= SPARE) }
+        // With room for the longest directory, no part of it has to be checked for being there.
+        let directory = page.first_chunk::<DIRECTORY>()?;
+        let there = u64::from_le_bytes(array(directory, 0));
         let number = key % IDS / 64;
         if there >> number & 1 == 0 {
             return None;
         }
-        let words = page + 8;
-        let at = words + WORD * (there & ((1 << number) - 1)).count_ones() as usize;
-        let bits = word(at);
+        let at = 8 + WORD * (there & ((1 << number) - 1)).count_ones() as usize;
+        let bits = u64::from_le_bytes(array(directory, at));
         if bits >> (key % 64) & 1 == 0 {
             return None;
         }
-        let below = bits & ((1 << (key % 64)) - 1);
-        let ordinal = usize::from(half(at + 8)) + below.count_ones() as usize;
-        let entry = words + WORD * there.count_ones() as usize + 4 * (ordinal / BLOCK);
+        let below = (bits & ((1 << (key % 64)) - 1)).count_ones();
+        let before = u16::from_le_bytes(array(directory, at + 8));
+        let ordinal = (usize::from(before) + below as usize) % IDS as usize;
+        let entry = 8 + WORD * there.count_ones() as usize + 4 * (ordinal / BLOCK);
+        let entry = u32::from_le_bytes(array(directory, entry));
         Some(Spot {
-            block: page + usize::from(half(entry)),
-            place: ordinal % BLOCK,
-            form: Form(half(entry + 2)),
+            block: entry as u16,
+            form: Form((entry >> 16) as u16),
+            place: (ordinal % BLOCK) as u8,
         })
     }
 
-    /// Offset in the data of the byte to fetch early.
+    /// Offset on the page of the byte to fetch early.
     #[inline(always)]
     pub fn near(self) -> usize {
-        self.block + self.form.near(self.place)
+        self.block() + self.form.near(usize::from(self.place))
     }
 
-    /// Offset in the data of the block.
+    /// Offset on the page of the block.
     #[inline(always)]
     pub fn block(self) -> usize {
-        self.block
+        usize::from(self.block)
     }
 
-    /// Reads the location.
+    /// Reads the location. `page` goes on for [`SPARE`] bytes behind its own, or nothing is found.
     #[inline(always)]
-    pub fn read(self, data: &[u8]) -> Location {
-        self.form.read(self.place, self.block, data)
+    pub fn read(self, page: &[u8]) -> Option<Location> {
+        let block = page.get(self.block()..)?.first_chunk()?;
+        Some(self.form.read(usize::from(self.place), block))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::packed::SPARE;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
@@ -137,10 +188,11 @@ mod tests {
                 .collect();
             let (keys, locations): (Vec<u64>, Vec<Location>) = nodes.iter().unzip();
             let mut data = vec![7; before];
-            write(&keys, &locations, &mut data);
+            data.extend_from_slice(Writer::default().write(&keys, &locations));
             data.resize(data.len() + SPARE, 7);
             for key in number * IDS..=number * IDS + (IDS - 1) {
-                let found = Spot::find(key, before, &data).map(|spot| spot.read(&data));
+                let page = &data[before..];
+                let found = Spot::find(key, page).and_then(|spot| spot.read(page));
                 prop_assert_eq!(found.as_ref(), nodes.get(&key));
             }
         }
@@ -154,10 +206,9 @@ mod tests {
             .iter()
             .map(|i| Location::new(corner(*i), corner(i / 2)))
             .collect();
-        let mut data = Vec::new();
-        write(&keys, &places, &mut data);
+        let mut data = Writer::default().write(&keys, &places).to_vec();
         assert!(data.len() < 40_000, "{}", data.len());
         data.resize(data.len() + SPARE, 0);
-        assert_eq!(Spot::find(4095, 0, &data).unwrap().read(&data), places[4095]);
+        assert_eq!(Spot::find(4095, &data).unwrap().read(&data), Some(places[4095]));
     }
 }

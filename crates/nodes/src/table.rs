@@ -152,31 +152,39 @@ impl LocationTable {
             None => self.rest.position(page::number(key))?,
         };
         let (chunk, at) = split(self.offsets[position as usize]);
-        let data = self.chunks[chunk].bytes();
-        Some(Spot::find(key, at, data)?.read(data))
+        let page = &self.chunks[chunk].bytes()[at..];
+        Spot::find(key, page)?.read(page)
     }
 
     /// Appends where each of these nodes is. Batches of some hundred or more are many times faster than one by
     /// one: each stage of a look-up is done for all of a batch, and asks for the lines that the next one reads.
-    pub fn locate(&self, ids: &[i64], locations: &mut Vec<Option<Location>>) {
+    ///
+    /// Gives whether all were found.
+    pub fn locate(&self, ids: &[i64], locations: &mut Vec<Option<Location>>) -> bool {
+        let mut are_found = true;
         let view: Vec<&[u8]> = self.chunks.iter().map(LineBuffer::bytes).collect();
         for batch in ids.chunks(BATCH) {
             let start = locations.len();
             locations.resize(start + batch.len(), None);
             let out = &mut locations[start..];
-            if batch.iter().all(|id| *id > 0) {
+            // Negative if any id is not positive.
+            let signs = batch.iter().fold(0, |signs, id| signs | id | id.wrapping_sub(1));
+            if signs >= 0 {
                 run_wide(Batch {
                     table: self,
                     ids: batch,
                     view: &view,
                     out,
+                    are_found: &mut are_found,
                 });
             } else {
                 for (at, id) in out.iter_mut().zip(batch) {
                     *at = self.get(*id);
+                    are_found &= at.is_some();
                 }
             }
         }
+        are_found
     }
 }
 
@@ -187,6 +195,7 @@ struct Batch<'a> {
     /// The bytes of the chunks.
     view: &'a [&'a [u8]],
     out: &'a mut [Option<Location>],
+    are_found: &'a mut bool,
 }
 
 impl Wide for Batch<'_> {
@@ -197,6 +206,7 @@ impl Wide for Batch<'_> {
             ids,
             view,
             out,
+            are_found,
         } = self;
         let offsets = &table.offsets[table.rest.len() as usize..];
         // Neighbours in a way often share a page.
@@ -218,32 +228,31 @@ impl Wide for Batch<'_> {
                     prefetch(offsets, position as usize);
                 }
             });
-        const NOTHING: (usize, usize) = (usize::MAX, 0);
-        let mut starts = [NOTHING; BATCH];
+        // Those that are not there are empty.
+        let mut starts: [&[u8]; BATCH] = [&[]; BATCH];
         for (start, position) in starts.iter_mut().zip(&positions[..count]) {
             if *position != NOT_FOUND {
-                *start = split(offsets[*position as usize]);
-                let data = view[start.0];
-                prefetch(data, start.1);
-                prefetch(data, start.1 + 64);
+                let (chunk, at) = split(offsets[*position as usize]);
+                *start = &view[chunk][at..];
+                // The words of ids and what is said of the blocks, of most pages.
+                prefetch(start, 0);
+                prefetch(start, 64);
+                prefetch(start, 128);
             }
         }
         let mut spots = [None; BATCH];
         for ((spot, id), turn) in spots.iter_mut().zip(ids).zip(&turns) {
-            let (chunk, at) = starts[usize::from(*turn)];
-            if chunk == usize::MAX {
-                continue;
-            }
-            let data = view[chunk];
-            *spot = Spot::find(*id as u64, at, data);
+            let page = starts[usize::from(*turn) % BATCH];
+            *spot = Spot::find(*id as u64, page);
             if let Some(spot) = spot {
-                prefetch(data, spot.block());
-                prefetch(data, spot.near());
+                prefetch(page, spot.block());
+                prefetch(page, spot.near());
             }
         }
         for ((at, spot), turn) in out.iter_mut().zip(&spots).zip(&turns) {
-            if let Some(spot) = spot {
-                *at = Some(spot.read(view[starts[usize::from(*turn)].0]));
+            match spot {
+                Some(spot) => *at = spot.read(starts[usize::from(*turn) % BATCH]),
+                None => *are_found = false,
             }
         }
     }

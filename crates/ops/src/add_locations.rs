@@ -25,12 +25,16 @@
 //!
 //! # Cost
 //!
-//! amp-500m (47 M nodes, 57 M references), seconds of two Zen 4 cores together; on the wall it is half of that and 0.15 s more:
+//! amp-500m (47 M nodes, 57 M references), seconds of two Zen 4 cores together; on the wall it is half of that and 0.1 s more:
 //!
 //! | phase | inflate | deflate | the rest |
 //! | --- | --- | --- | --- |
-//! | `nodes`, all | 0.8 | 0.6 | columns and table 1.25, choosing and building the 4 % that are kept 0.8 |
-//! | `ways`, all | 0.6 | 6.4 | look-ups 1.0, reading and splicing 1.0, writing 0.1 |
+//! | `nodes`, all | 0.8 | 0.6 | columns and table 0.65 (0.3 more where the system has to fetch the table's memory first), choosing and building the 4 % that are kept 0.35 |
+//! | `ways`, all | 0.6 | 6.4 | look-ups 0.85, reading and splicing 0.8, writing 0.1 |
+//!
+//! That is 10.7 core-seconds; of these the look-ups would save none with more stages or larger batches (see `osmill-nodes`). Where an
+//! existing output is replaced, ext4 sends the new file to the disk before it lets the old name go, and frees the old one: 0.1 to
+//! 0.3 s more on one core.
 //!
 //! So it is deflate that decides. Of ways with locations, libdeflate at level 5, which writes as much as zlib at level 6, takes
 //! 121 MB/s; level 4 takes 133 and writes 0.4 % more, level 2 takes 143 and writes 0.8 % more, level 1 takes 187 and writes 2.7 %
@@ -524,6 +528,21 @@ impl<'a> Work<'a> {
         if self.options.keep_untagged && nodes.others() == 0 {
             return out.copy(blob);
         }
+        let only_dense = match self.options.keep_untagged {
+            true => None,
+            false => blob.decoded().only_dense()?,
+        };
+        if let Some(dense) = only_dense {
+            let Kept { picker, members, .. } = kept;
+            members.clear();
+            self.for_each_member(nodes.ids(), |at| members.push(at as u32));
+            picker.lend(nodes.columns_mut());
+            let count = picker.want_tagged(&dense, members)?;
+            return match count > 0 && count == dense.len() {
+                true => out.copy(blob),
+                false => out.keep_wanted(&dense, picker),
+            };
+        }
         self.mark_kept(blob.decoded(), nodes.ids(), &mut kept.fates)?;
         kept.picker.lend(nodes.columns_mut());
         select::write_fates(blob, out, &kept.fates, &mut kept.picker)
@@ -555,27 +574,31 @@ impl<'a> Work<'a> {
                 }
                 let own;
                 (own, ids) = ids.split_at(ids.len().min(fates.len() - start));
-                self.mark_members(own, &mut fates[start..]);
+                self.for_each_member(own, |at| fates[start + at] = Fate::Keep);
             }
         }
         Ok(())
     }
 
-    /// Sets the fate of those nodes that are members of relations.
-    fn mark_members(&self, ids: &[i64], fates: &mut [Fate]) {
+    /// Calls `visit` with the place of each of these nodes that is a member of a relation. Members are few, so they are
+    /// looked for among the nodes, whose positive ids ascend over long stretches.
+    fn for_each_member(&self, ids: &[i64], mut visit: impl FnMut(usize)) {
         let Some(members) = self.members.get() else { return };
-        let (mut next, mut last) = (0, None);
-        for (fate, key) in fates.iter_mut().zip(ids.iter().map(|id| id_order(*id))) {
-            if last.is_none_or(|last| key < last) {
-                next = members.partition_point(|member| *member < key);
+        let mut start = 0;
+        for run in ids.chunk_by(|a, b| 0 < *a && a <= b) {
+            let mut at = 0;
+            let first = members.partition_point(|member| *member < id_order(run[0]));
+            for member in &members[first..] {
+                at += run[at..].partition_point(|id| id_order(*id) < *member);
+                while run.get(at).is_some_and(|id| id_order(*id) == *member) {
+                    visit(start + at);
+                    at += 1;
+                }
+                if at == run.len() {
+                    break;
+                }
             }
-            last = Some(key);
-            while members.get(next).is_some_and(|member| *member < key) {
-                next += 1;
-            }
-            if members.get(next) == Some(&key) {
-                *fate = Fate::Keep;
-            }
+            start += run.len();
         }
     }
 
@@ -591,8 +614,9 @@ impl<'a> Work<'a> {
                     locations.clear();
                     blob.block()?.way_refs_into(refs)?;
                     refs.retain(|id| range.contains(*id));
-                    table.locate(refs, locations);
-                    self.missing.note(refs, locations);
+                    if !table.locate(refs, locations) {
+                        self.missing.note(refs, locations);
+                    }
                     streams.write(number, self.position(&self.parts.ways, blob), locations, buffer)?;
                     Ok(())
                 },
@@ -613,8 +637,9 @@ impl<'a> Work<'a> {
         let (table, streams) = match found {
             Found::Table(table, Some(streams)) => (table, streams),
             Found::Table(table, None) => {
-                table.locate(refs, locations);
-                self.missing.note(refs, locations);
+                if !table.locate(refs, locations) {
+                    self.missing.note(refs, locations);
+                }
                 return Ok(());
             }
             Found::Store(store) => {
@@ -632,8 +657,9 @@ impl<'a> Work<'a> {
         rest.clear();
         rest.extend(refs.iter().filter(|id| last.contains(**id)));
         rest_locations.clear();
-        table.locate(rest, rest_locations);
-        self.missing.note(rest, rest_locations);
+        if !table.locate(rest, rest_locations) {
+            self.missing.note(rest, rest_locations);
+        }
         let mut rest = rest_locations.iter();
         for id in refs.iter() {
             let noted = others
@@ -773,6 +799,7 @@ fn stretches(blobs: &[BlobEntry]) -> Vec<Range<usize>> {
 #[derive(Default)]
 struct Kept {
     fates: Vec<Fate>,
+    members: Vec<u32>,
     picker: DensePicker,
 }
 

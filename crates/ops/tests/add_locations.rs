@@ -119,7 +119,7 @@ fn write(path: &Path, items: &[Item], sorted: bool, per_blob: usize) {
                 } else {
                     let mut compressor = osmill_pbf::Compressor::new(Default::default());
                     let kind = osmill_pbf::BlobType::Data;
-                    osmill_pbf::write_frame(out.bytes(), kind, None, &raw, &mut compressor, &mut Vec::new())
+                    osmill_pbf::write_frame(out.bytes(), kind, None, &raw, &mut compressor)
                         .map(drop)
                         .map_err(|e| Error::Failed(e.to_string()))
                 }

@@ -34,14 +34,10 @@ pub struct NodeArrays {
 impl NodeArrays {
     /// Reads a message. `false`, with nothing usable in the arrays, if it is not of the plain case.
     pub fn read(&mut self, block: &Block, dense: &DenseNodes<'_>) -> Result<bool, BlockError> {
-        let scale = block.scale();
-        if !scale.is_plain() || scale.date_granularity != 1000 {
+        if !NodeArrays::may_hold(block, dense) {
             return Ok(false);
         }
         let info = dense.info().unwrap_or_default();
-        if info.visibles.is_present() {
-            return Ok(false);
-        }
         let (lats, lons) = dense.raw_locations();
         for (array, column) in [
             (&mut self.ids, dense.ids()),
@@ -58,18 +54,29 @@ impl NodeArrays {
         self.versions.clear();
         info.versions
             .decode_into(&mut self.versions, |version| version as i64)?;
+        if !self.is_in_range() {
+            return Ok(false);
+        }
+        self.read_tags(dense.tag_column())
+    }
+
+    /// Whether a message is of the plain case as far as can be told without reading it.
+    pub(crate) fn may_hold(block: &Block, dense: &DenseNodes<'_>) -> bool {
+        let scale = block.scale();
+        let has_visibility = dense.info().is_some_and(|info| info.visibles.is_present());
+        scale.is_plain() && scale.date_granularity == 1000 && !has_visibility
+    }
+
+    /// Whether all values are what they can be in the plain case.
+    pub(crate) fn is_in_range(&self) -> bool {
         let fits = |values: &[i64], low: i64, high: i64| values.iter().all(|v| (low..=high).contains(v));
         let i32s = |values: &[i64]| fits(values, i32::MIN.into(), i32::MAX.into());
-        if !(fits(&self.versions, 0, i32::MAX.into())
+        fits(&self.versions, 0, i32::MAX.into())
             && fits(&self.changesets, 0, 0xffff_ffff)
             && i32s(&self.uids)
             && i32s(&self.lats)
             && i32s(&self.lons)
-            && fits(&self.user_sids, 0, u32::MAX.into()))
-        {
-            return Ok(false);
-        }
-        self.read_tags(dense.tag_column())
+            && fits(&self.user_sids, 0, u32::MAX.into())
     }
 
     fn read_tags(&mut self, column: Varints<'_>) -> Result<bool, BlockError> {

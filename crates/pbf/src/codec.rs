@@ -6,7 +6,7 @@ use std::str::FromStr;
 use crate::MAX_BLOB_SIZE;
 use crate::error::FrameError;
 use crate::index::IndexRecord;
-use crate::wire::{write_bytes_field, write_varint, write_varint_field};
+use crate::wire::{write_varint, write_varint_field};
 
 /// How a blob's bytes are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -264,6 +264,8 @@ pub struct Compressor {
     zlib: Vec<(i32, libdeflater::Compressor)>,
     zstd: Option<zstd::bulk::Compressor<'static>>,
     buffer: Vec<u8>,
+    /// What stands before the data in a Blob message.
+    head: Vec<u8>,
 }
 
 impl fmt::Debug for Compressor {
@@ -282,16 +284,17 @@ impl Compressor {
             zlib: Vec::new(),
             zstd: None,
             buffer: Vec::new(),
+            head: Vec::new(),
         }
     }
 
-    /// Appends to `out` the Blob message that holds `raw`, of which this is the index record, if it is a block.
-    pub fn write_blob(
-        &mut self,
-        raw: &[u8],
+    /// The Blob message that holds `raw`, of which this is the index record, if it is a block: two pieces that come one
+    /// after the other.
+    pub fn blob<'a>(
+        &'a mut self,
+        raw: &'a [u8],
         index: Option<&IndexRecord>,
-        out: &mut Vec<u8>,
-    ) -> Result<(), FrameError> {
+    ) -> Result<[&'a [u8]; 2], FrameError> {
         if raw.len() > MAX_BLOB_SIZE {
             return Err(FrameError::TooLargeToWrite(raw.len()));
         }
@@ -302,10 +305,7 @@ impl Compressor {
             what,
         };
         let data: &[u8] = match codec {
-            Codec::Raw => {
-                write_bytes_field(out, codec.field(), raw);
-                return Ok(());
-            }
+            Codec::Raw => raw,
             Codec::Zlib => {
                 let at = match self.zlib.iter().position(|(known, _)| *known == level) {
                     Some(at) => at,
@@ -346,14 +346,16 @@ impl Compressor {
                 &self.buffer[..written]
             }
         };
-        if data.len() + 24 > MAX_BLOB_SIZE {
-            return Err(FrameError::TooLargeToWrite(data.len()));
+        self.head.clear();
+        if codec != Codec::Raw {
+            if data.len() + 24 > MAX_BLOB_SIZE {
+                return Err(FrameError::TooLargeToWrite(data.len()));
+            }
+            write_varint_field(&mut self.head, 2, raw.len() as u64);
         }
-        write_varint_field(out, 2, raw.len() as u64);
-        write_varint(out, u64::from(codec.field()) << 3 | 2);
-        write_varint(out, data.len() as u64);
-        out.extend_from_slice(data);
-        Ok(())
+        write_varint(&mut self.head, u64::from(codec.field()) << 3 | 2);
+        write_varint(&mut self.head, data.len() as u64);
+        Ok([&self.head, data])
     }
 }
 
@@ -368,6 +370,14 @@ mod tests {
     use super::*;
     use crate::frame::parse_blob;
     use proptest::prelude::*;
+
+    fn message(compressor: &mut Compressor, raw: &[u8], index: Option<&IndexRecord>) -> Vec<u8> {
+        compressor.blob(raw, index).unwrap().concat()
+    }
+
+    fn of_name(name: &str) -> Compressor {
+        Compressor::new(name.parse().unwrap())
+    }
 
     const ALL: [&str; 8] = [
         "none", "zlib", "zlib:0", "zlib:12", "zstd", "zstd:19", "lz4", "zlib:1",
@@ -393,12 +403,7 @@ mod tests {
         // Words at random, whose matches are not all found at once.
         let words = |i: u64| (i.wrapping_mul(i).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 55).to_string();
         let raw: Vec<u8> = (0..60_000).flat_map(|i| words(i).into_bytes()).collect();
-        let size = |compression: &str, index| {
-            let mut message = Vec::new();
-            let mut compressor = Compressor::new(compression.parse().unwrap());
-            compressor.write_blob(&raw, index, &mut message).unwrap();
-            message.len()
-        };
+        let size = |compression: &str, index| message(&mut of_name(compression), &raw, index).len();
         let (four, five) = (size("zlib:4", None), size("zlib:5", None));
         assert!(four != five);
         assert_eq!((size("zlib", None), size("zlib", Some(&located))), (four, five));
@@ -409,10 +414,7 @@ mod tests {
     fn a_missing_size_is_found_out() {
         let raw = vec![7u8; 3_000_000];
         for name in ["zlib", "zstd", "lz4"] {
-            let mut message = Vec::new();
-            Compressor::new(name.parse().unwrap())
-                .write_blob(&raw, None, &mut message)
-                .unwrap();
+            let message = message(&mut of_name(name), &raw, None);
             let blob = BlobData {
                 raw_size: None,
                 ..parse_blob(&message).unwrap()
@@ -440,8 +442,7 @@ mod tests {
             let mut out = vec![1, 2, 3];
             let mut decompressor = Decompressor::default();
             for name in ALL {
-                let mut message = Vec::new();
-                Compressor::new(name.parse().unwrap()).write_blob(&raw, None, &mut message).unwrap();
+                let message = message(&mut of_name(name), &raw, None);
                 let blob = parse_blob(&message).unwrap();
                 decompressor.decompress(&blob, &mut out).unwrap();
                 prop_assert_eq!(&out, &raw);

@@ -2,7 +2,8 @@
 
 use osmill_model::{BoundingBox, ElementId, Kind, Location};
 
-use crate::block::{Block, Item, Scale};
+use crate::arrays::NodeArrays;
+use crate::block::{Block, Item, RawItem, Scale};
 use crate::element::{MetadataSource, Node, RawMetadata, RawTags};
 use crate::error::{BlockError, BlockErrorKind};
 use crate::index::{Beside, IndexBuilder, IndexRecord};
@@ -156,6 +157,11 @@ impl<'a> DenseNodes<'a> {
         })
     }
 
+    /// The block that the message is of.
+    pub fn block(&self) -> &'a Block {
+        self.block
+    }
+
     pub(crate) fn scale(&self) -> Scale {
         self.block.scale()
     }
@@ -268,16 +274,35 @@ impl<'a> DenseNodes<'a> {
     }
 }
 
+impl Block {
+    /// The message of dense nodes that the block has and no other element besides; `None` if it has others, or nothing.
+    pub fn only_dense(&self) -> Result<Option<DenseNodes<'_>>, BlockError> {
+        let mut only = None;
+        for group in self.groups() {
+            let mut items = group.items();
+            while let Some((item, message)) = items.try_next_raw()? {
+                if item != RawItem::Dense || only.is_some() {
+                    return Ok(None);
+                }
+                only = Some(items.parse_dense(message)?);
+            }
+        }
+        Ok(only)
+    }
+}
+
 /// Reads some of many dense nodes: columns are gone through whole, which is many times faster than node by
 /// node, and only what is asked for is kept and put together. Buffers are kept between uses.
 #[derive(Debug, Default)]
 pub struct DensePicker {
     /// Numbers of the nodes that are wanted.
     wanted: Vec<u32>,
-    /// Ids, latitudes, longitudes, timestamps, changesets, uids, user names of these.
-    sums: [Vec<i64>; 7],
+    /// What the columns have of these. Tags are there only if they were read to know what is wanted.
+    nodes: NodeArrays,
     versions: Vec<u64>,
     visibles: Vec<u64>,
+    /// Nodes with tags, and where these begin.
+    tagged: Vec<(u32, u32)>,
     /// Ids, latitudes and longitudes of all nodes, lent by columns, and of which block they are.
     lent: [Vec<i64>; 3],
     lender: Option<u64>,
@@ -310,27 +335,113 @@ impl DensePicker {
         &mut self,
         dense: &DenseNodes<'a>,
         wanted: impl IntoIterator<Item = u32>,
-        mut visit: impl FnMut(u32, Node<'a>) -> Result<(), E>,
+        visit: impl FnMut(u32, Node<'a>) -> Result<(), E>,
     ) -> Result<(), E> {
         self.wanted.clear();
+        self.nodes.tag_starts.clear();
         let exists = |number: &u32| (*number as usize) < dense.count;
         self.wanted.extend(wanted.into_iter().take_while(exists));
+        self.visit(dense, visit)
+    }
+
+    /// Wants the nodes of a message that have tags, and those with the numbers `also`, which ascend: for
+    /// [`DensePicker::arrays`] and [`DensePicker::visit`]. Gives how many these are.
+    ///
+    /// # Errors
+    ///
+    /// Tags that cannot be read.
+    pub fn want_tagged(&mut self, dense: &DenseNodes<'_>, also: &[u32]) -> Result<usize, BlockError> {
+        self.read_tagged(dense)?;
+        let DensePicker {
+            wanted,
+            nodes,
+            tagged,
+            ..
+        } = self;
+        wanted.clear();
+        nodes.tag_starts.clear();
+        let mut also = also
+            .iter()
+            .copied()
+            .filter(|at| (*at as usize) < dense.count)
+            .peekable();
+        for &(number, start) in tagged.iter() {
+            while let Some(untagged) = also.next_if(|next| *next < number) {
+                wanted.push(untagged);
+                nodes.tag_starts.push(start);
+            }
+            also.next_if_eq(&number);
+            wanted.push(number);
+            nodes.tag_starts.push(start);
+        }
+        wanted.extend(also);
+        nodes.tag_starts.resize(wanted.len() + 1, nodes.tags.len() as u32);
+        Ok(wanted.len())
+    }
+
+    /// Finds the nodes with tags, and reads these.
+    fn read_tagged(&mut self, dense: &DenseNodes<'_>) -> Result<(), BlockError> {
+        let (tagged, tags) = (&mut self.tagged, &mut self.nodes.tags);
+        tagged.clear();
+        tags.clear();
+        let (mut column, mut at) = (dense.tags, 0);
+        while at < dense.count && !column.is_empty() {
+            at += column.skip_zeros(dense.count - at);
+            if at == dense.count {
+                break;
+            }
+            let start = tags.len();
+            read_tags(&mut column, |key, value| {
+                tags.extend([key, value].map(|sid| sid.min(u32::MAX.into()) as u32));
+            })?;
+            if tags.len() > start {
+                tagged.push((at as u32, start as u32));
+            }
+            at += 1;
+        }
+        Ok(())
+    }
+
+    /// The nodes that [`DensePicker::want_tagged`] wanted of this message as arrays; `None` if it is not of the plain case
+    /// that [`NodeArrays`] are for.
+    pub fn arrays(&mut self, dense: &DenseNodes<'_>) -> Result<Option<&NodeArrays>, BlockError> {
+        if self.nodes.tag_starts.len() != self.wanted.len() + 1 || !NodeArrays::may_hold(dense.block, dense) {
+            return Ok(None);
+        }
+        self.gather(dense)?;
+        self.nodes.versions.clear();
+        let versions = self.versions.iter().map(|version| *version as i64);
+        self.nodes.versions.extend(versions);
+        Ok(self.nodes.is_in_range().then_some(&self.nodes))
+    }
+
+    /// Calls `visit` with the number and the view of each node of a message that is wanted.
+    ///
+    /// # Errors
+    ///
+    /// As for [`DensePicker::pick`].
+    pub fn visit<'a, E: From<BlockError>>(
+        &mut self,
+        dense: &DenseNodes<'a>,
+        mut visit: impl FnMut(u32, Node<'a>) -> Result<(), E>,
+    ) -> Result<(), E> {
         if self.wanted.is_empty() {
+            self.lender = None;
             return Ok(());
         }
         self.gather(dense).map_err(BlockError::from)?;
-        let [ids, lats, lons, timestamps, changesets, uids, user_sids] = &self.sums;
+        let nodes = &self.nodes;
         let mut tags = TagCursor::new(dense);
-        for (row, ((&id, &lat), &lon)) in ids.iter().zip(lats).zip(lons).enumerate() {
+        for (row, ((&id, &lat), &lon)) in nodes.ids.iter().zip(&nodes.lats).zip(&nodes.lons).enumerate() {
             let fail = |e: BlockErrorKind| e.of(ElementId::new(Kind::Node, id));
             let own_tags = tags.seek(self.wanted[row] as usize).map_err(BlockError::from)?;
             skip_tags(&mut { own_tags }).map_err(fail)?;
             let values = DenseRow {
                 version: self.versions.get(row).copied(),
-                timestamp: timestamps.get(row).copied(),
-                changeset: changesets.get(row).copied(),
-                uid: uids.get(row).copied(),
-                user_sid: user_sids.get(row).copied(),
+                timestamp: nodes.timestamps.get(row).copied(),
+                changeset: nodes.changesets.get(row).copied(),
+                uid: nodes.uids.get(row).copied(),
+                user_sid: nodes.user_sids.get(row).copied(),
                 visible: self.visibles.get(row).copied(),
             };
             let node = Node {
@@ -350,17 +461,18 @@ impl DensePicker {
     /// Reads what the columns have of the wanted nodes.
     fn gather(&mut self, dense: &DenseNodes<'_>) -> Result<(), WireError> {
         let info = dense.info.unwrap_or_default();
+        let nodes = &mut self.nodes;
         let columns = [
-            dense.ids,
-            dense.lats,
-            dense.lons,
-            info.timestamps,
-            info.changesets,
-            info.uids,
-            info.user_sids,
+            (&mut nodes.ids, dense.ids),
+            (&mut nodes.lats, dense.lats),
+            (&mut nodes.lons, dense.lons),
+            (&mut nodes.timestamps, info.timestamps),
+            (&mut nodes.changesets, info.changesets),
+            (&mut nodes.uids, info.uids),
+            (&mut nodes.user_sids, info.user_sids),
         ];
         let lent = self.lender.take() == Some(dense.block.serial()) && self.lent[0].len() == dense.count;
-        for (number, (values, column)) in self.sums.iter_mut().zip(columns).enumerate() {
+        for (number, (values, column)) in columns.into_iter().enumerate() {
             values.clear();
             match self.lent.get(number).filter(|_| lent) {
                 Some(all) => values.extend(self.wanted.iter().map(|at| all[*at as usize])),
@@ -409,18 +521,25 @@ impl<'a> TagCursor<'a> {
 /// Goes past the tags of one node.
 #[inline]
 fn skip_tags(tags: &mut Varints<'_>) -> Result<(), BlockErrorKind> {
+    read_tags(tags, |_, _| {})
+}
+
+/// Calls `visit` with the string numbers of key and value of each tag of a node.
+#[inline]
+fn read_tags(tags: &mut Varints<'_>, mut visit: impl FnMut(u64, u64)) -> Result<(), BlockErrorKind> {
     loop {
         match tags.try_next()? {
             None | Some(0) => return Ok(()),
-            Some(_) => {
-                if tags.try_next()?.is_none() {
+            Some(key) => match tags.try_next()? {
+                Some(value) => visit(key, value),
+                None => {
                     return Err(BlockErrorKind::Lengths {
                         column: "keys_vals",
                         expected: 2,
                         found: 1,
                     });
                 }
-            }
+            },
         }
     }
 }

@@ -165,19 +165,13 @@ pub fn write_frame(
     index: Option<&IndexRecord>,
     raw: &[u8],
     compressor: &mut Compressor,
-    scratch: &mut Vec<u8>,
 ) -> Result<usize, FrameError> {
-    scratch.clear();
-    compressor.write_blob(raw, index, scratch)?;
-    let record = index.map(|index| index.encode(scratch.len()));
-    write_blob_header(
-        out,
-        blob_type,
-        record.as_ref().map(|r| r.as_slice()),
-        scratch.len(),
-    );
-    out.extend_from_slice(scratch);
-    Ok(scratch.len())
+    let blob = compressor.blob(raw, index)?;
+    let size = blob.iter().map(|piece| piece.len()).sum();
+    let record = index.map(|index| index.encode(size));
+    write_blob_header(out, blob_type, record.as_ref().map(|r| r.as_slice()), size);
+    blob.iter().for_each(|piece| out.extend_from_slice(piece));
+    Ok(size)
 }
 
 #[cfg(test)]
@@ -207,7 +201,7 @@ mod tests {
         assert_eq!(parse_blob(&[]), Err(FrameError::NoData));
         let mut compressor = Compressor::new(Compression::NONE);
         let large = vec![0; MAX_BLOB_SIZE + 1];
-        assert!(compressor.write_blob(&large, None, &mut Vec::new()).is_err());
+        assert!(compressor.blob(&large, None).is_err());
     }
 
     proptest! {

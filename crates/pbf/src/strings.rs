@@ -9,11 +9,18 @@ use crate::wire::write_bytes_field;
 pub(crate) struct StringTable {
     arena: Vec<u8>,
     spans: Vec<(u32, u32)>,
-    hashes: Vec<u32>,
-    /// Open addressing over `spans`: number + 1, or 0 where free. A power of two, about half full.
-    slots: Vec<u32>,
+    /// Open addressing over `spans`. A power of two, a quarter to half full.
+    slots: Vec<Slot>,
     seed: u64,
     second_empty: u32,
+}
+
+/// A place for a string.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Slot {
+    hash: u32,
+    /// Number + 1, or 0 where free.
+    number: u32,
 }
 
 impl StringTable {
@@ -23,8 +30,7 @@ impl StringTable {
         let mut table = StringTable {
             arena: Vec::new(),
             spans: Vec::new(),
-            hashes: Vec::new(),
-            slots: vec![0; 1024],
+            slots: vec![Slot::default(); 1024],
             seed,
             second_empty: 0,
         };
@@ -35,8 +41,7 @@ impl StringTable {
     pub fn clear(&mut self) {
         self.arena.clear();
         self.spans.clear();
-        self.hashes.clear();
-        self.slots.fill(0);
+        self.slots.fill(Slot::default());
         self.second_empty = 0;
         self.number(b"");
     }
@@ -46,7 +51,8 @@ impl StringTable {
         self.arena.len() + 6 * self.spans.len()
     }
 
-    fn hash(&self, bytes: &[u8]) -> u32 {
+    /// What tells strings apart at first glance, until the table is dropped.
+    pub fn hash(&self, bytes: &[u8]) -> u32 {
         const K: u64 = 0x9e37_79b9_7f4a_7c15;
         let mix = |state: u64, word: u64| {
             let product = u128::from(state ^ word) * u128::from(K ^ self.seed | 1);
@@ -65,23 +71,36 @@ impl StringTable {
 
     /// The number of a string, new or not.
     pub fn number(&mut self, bytes: &[u8]) -> u32 {
-        let hash = self.hash(bytes);
+        self.number_hashed(bytes, self.hash(bytes))
+    }
+
+    /// Brings the slots of strings with these hashes near: many at once, where one by one each has to be waited for.
+    pub fn fetch(&self, hashes: impl Iterator<Item = u32>) {
+        let mask = self.slots.len() - 1;
+        let numbers = hashes.map(|hash| self.slots[hash as usize & mask].number);
+        std::hint::black_box(numbers.fold(0, |all, number| all | number));
+    }
+
+    /// The number of a string, whose hash this is.
+    pub fn number_hashed(&mut self, bytes: &[u8], hash: u32) -> u32 {
         let mask = self.slots.len() - 1;
         let mut slot = hash as usize & mask;
-        while self.slots[slot] != 0 {
-            let number = (self.slots[slot] - 1) as usize;
-            if self.hashes[number] == hash {
-                let (start, len) = self.spans[number];
+        while self.slots[slot].number != 0 {
+            if self.slots[slot].hash == hash {
+                let number = self.slots[slot].number - 1;
+                let (start, len) = self.spans[number as usize];
                 if &self.arena[start as usize..(start + len) as usize] == bytes {
-                    return number as u32;
+                    return number;
                 }
             }
             slot = (slot + 1) & mask;
         }
         let number = self.spans.len() as u32;
-        self.slots[slot] = number + 1;
+        self.slots[slot] = Slot {
+            hash,
+            number: number + 1,
+        };
         self.spans.push((self.arena.len() as u32, bytes.len() as u32));
-        self.hashes.push(hash);
         self.arena.extend_from_slice(bytes);
         if self.spans.len() * 2 > self.slots.len() {
             self.grow();
@@ -93,23 +112,21 @@ impl StringTable {
     pub fn number_of_second_empty(&mut self) -> u32 {
         if self.second_empty == 0 {
             self.second_empty = self.spans.len() as u32;
+            // Found in no slot: only this function hands the number out.
             self.spans.push((0, 0));
-            // Found under no hash: only this function hands the number out.
-            self.hashes.push(self.hash(b""));
         }
         self.second_empty
     }
 
     fn grow(&mut self) {
-        let len = self.slots.len() * 4;
-        self.slots.clear();
-        self.slots.resize(len, 0);
-        for (number, hash) in self.hashes.iter().enumerate() {
-            let mut slot = *hash as usize & (len - 1);
-            while self.slots[slot] != 0 {
+        let len = self.slots.len() * 2;
+        let slots = std::mem::replace(&mut self.slots, vec![Slot::default(); len]);
+        for own in slots.into_iter().filter(|own| own.number != 0) {
+            let mut slot = own.hash as usize & (len - 1);
+            while self.slots[slot].number != 0 {
                 slot = (slot + 1) & (len - 1);
             }
-            self.slots[slot] = number as u32 + 1;
+            self.slots[slot] = own;
         }
     }
 

@@ -277,6 +277,28 @@ proptest! {
                     Ok::<(), osmill_pbf::BlockError>(())
                 }).unwrap();
                 prop_assert_eq!(&picked, &expected);
+
+                // Those with tags, and some others.
+                let some: Vec<u32> = (0..all.len() as u32 + 2).filter(|at| wants(*at as usize)).collect();
+                let expected: Vec<_> = numbered()
+                    .filter(|(at, p)| wants(*at) || !p.tags.is_empty())
+                    .map(|(at, p)| (at as u32, p.clone()))
+                    .collect();
+                prop_assert_eq!(picker.want_tagged(&dense, &some).unwrap(), expected.len());
+                let mut builder = BlockBuilder::default();
+                if let Some(nodes) = picker.arrays(&dense).unwrap() {
+                    builder.copy_nodes(&block, nodes, 0..nodes.ids.len()).unwrap();
+                    let mut raw = Vec::new();
+                    builder.finish(&mut raw);
+                    let copied: Vec<_> = expected.iter().map(|(_, p)| p.clone()).collect();
+                    prop_assert_eq!(read(&Block::parse(raw).unwrap()), copied);
+                }
+                let mut visited = Vec::new();
+                picker.visit(&dense, |number, node| {
+                    visited.push((number, Plain::read(&Element::Node(node))));
+                    Ok::<(), osmill_pbf::BlockError>(())
+                }).unwrap();
+                prop_assert_eq!(visited, expected);
             }
             let mut tagged = Vec::new();
             dense.for_each_tagged(|at| tagged.push(at)).unwrap();

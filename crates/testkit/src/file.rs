@@ -146,7 +146,6 @@ pub struct FrameBuilder {
     compressor: Compressor,
     index: bool,
     raw: Vec<u8>,
-    scratch: Vec<u8>,
     frames: Vec<u8>,
     error: Option<FrameError>,
 }
@@ -160,7 +159,6 @@ impl FrameBuilder {
             compressor: Compressor::new(compression),
             index,
             raw: Vec::new(),
-            scratch: Vec::new(),
             frames: Vec::new(),
             error: None,
         }
@@ -212,8 +210,7 @@ impl FrameBuilder {
     /// Adds a frame with these uncompressed bytes.
     pub fn add_raw(&mut self, blob_type: BlobType<'_>, raw: &[u8], record: Option<&IndexRecord>) {
         let record = record.filter(|_| self.index);
-        let (compressor, scratch) = (&mut self.compressor, &mut self.scratch);
-        let written = write_frame(&mut self.frames, blob_type, record, raw, compressor, scratch);
+        let written = write_frame(&mut self.frames, blob_type, record, raw, &mut self.compressor);
         if let Err(error) = written {
             self.error.get_or_insert(error);
         }
