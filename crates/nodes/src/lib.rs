@@ -61,19 +61,19 @@
 //! the location before, 4.2 bytes on the files below.
 //!
 //! How `osmill add-locations-to-ways` grows, on 2 cores of Zen 4, everything in the page cache. Time is that of both
-//! processors; the command keeps both busy, so that the time on the wall is half of it: 39.9 s and 55.1 s for the last two rows:
+//! processors; the command keeps both busy, so that the time on the wall is half of it: 38.6 s and 50.9 s for the last two rows:
 //!
 //! | input | references | `--memory` | ranges | scratch | processor time | peak memory | ns a reference |
 //! | --- | --- | --- | --- | --- | --- | --- | --- |
-//! | amp-80m, 0.08 GB, 7.9 M nodes | 9.5 M | 1 GiB | 1 | 0 | 1.9 s | 0.09 GB | 199 |
-//! | amp-500m, 0.5 GB, 47 M nodes | 57 M | 1 GiB | 1 | 0 | 11.7 s | 0.28 GB | 205 |
-//! | amp-2500m, 2.5 GB, 268 M nodes | 323 M | 1 GiB | 2 | 0.66 GB | 78 s | 0.76 GB | 240 |
-//! | amp-2500m | 323 M | 256 MiB | 8 | 1.19 GB | 108 s | 0.24 GB | 335 |
+//! | amp-80m, 0.08 GB, 7.9 M nodes | 9.5 M | 1 GiB | 1 | 0 | 1.7 s | 0.08 GB | 182 |
+//! | amp-500m, 0.5 GB, 47 M nodes | 57 M | 1 GiB | 1 | 0 | 11.0 s | 0.28 GB | 193 |
+//! | amp-2500m, 2.5 GB, 268 M nodes | 323 M | 1 GiB | 2 | 0.66 GB | 71.6 s | 0.76 GB | 222 |
+//! | amp-2500m | 323 M | 256 MiB | 8 | 1.19 GB | 100 s | 0.23 GB | 310 |
 //!
 //! So time grows with the references, and each range more costs another 15 to 35 ns a reference (the ways are inflated and
 //! decoded once more). For the planet (10.45 G nodes, 12.4 G references, 90 GB) at 24 GiB, *extrapolated, not measured*: at 5
 //! bytes a node the table takes 52 GB, so 3 ranges; scratch 2/3 of the references at 4.2 bytes, 35 GB; time 12.4 G times some
-//! 260 ns, 54 minutes of processor time, 27 on two such cores. This assumes that nodes pack as in extracts (denser ids cost less for
+//! 240 ns, 50 minutes of processor time, 25 on two such cores. This assumes that nodes pack as in extracts (denser ids cost less for
 //! the words, not for the locations), that neighbouring references are as near to each other, and a disk that keeps up: it reads
 //! the nodes once and two thirds of them again, the ways three times, and writes output and scratch, about 0.4 TB in all, 250 MB/s.
 //!

@@ -30,9 +30,9 @@
 //! | phase | inflate | deflate | the rest |
 //! | --- | --- | --- | --- |
 //! | `nodes`, all | 0.8 | 0.6 | columns and table 0.65 (0.3 more where the system has to fetch the table's memory first), choosing and building the 4 % that are kept 0.35 |
-//! | `ways`, all | 0.6 | 6.4 | look-ups 0.85, reading and splicing 0.8, writing 0.1 |
+//! | `ways`, all | 0.55 | 6.1 | look-ups 0.85, reading and splicing 0.8, writing 0.1 |
 //!
-//! That is 10.7 core-seconds; of these the look-ups would save none with more stages or larger batches (see `osmill-nodes`). Where an
+//! That is 10.7 core-seconds (8.9 with `--compression zlib:1`, which writes 2.8 % more); of these the look-ups would save none with more stages or larger batches (see `osmill-nodes`). Where an
 //! existing output is replaced, ext4 sends the new file to the disk before it lets the old name go, and frees the old one: 0.1 to
 //! 0.3 s more on one core.
 //!
