@@ -83,7 +83,8 @@ pub struct Common {
     /// Worker threads [default: one for each processor]
     #[arg(short = 'j', long, global = true, value_name = "N")]
     pub threads: Option<usize>,
-    /// Memory for the tables of a command, such as 512M or 4G; what does not fit is done in more passes over the input
+    /// Memory for the tables of a command, such as 512M or 4G; what does not fit is done in more passes over the input,
+    /// or the command says how much it needs
     #[arg(long, global = true, value_name = "SIZE", default_value = "1G", value_parser = parse_size)]
     pub memory: u64,
     /// Folder for temporary files [default: the system's]

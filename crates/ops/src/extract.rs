@@ -47,8 +47,8 @@
 //!
 //! Ids cost about 8 bytes for 64 neighbouring ones of one region, 16 of one of many, and 32 while a pass notes them. Where those of the nodes inside take more than half of the job's memory, an orderly file is cut in
 //! ranges of ids (see the `ranges` module), with the same output. If ids of ways take more than the memory, or those of
-//! nodes in a file that is not orderly or with one of the two options above, that is an error which says so. What is held
-//! goes to scratch beyond an eighth of the job's memory. Each output has a block that is being gathered. Its file is
+//! nodes in a file that is not orderly or with one of the two options above, that is an error which says so. Not counted is which
+//! relations are members of which, and in ranges how many members of a relation are in which region. What is held goes to scratch beyond an eighth of the job's memory. Each output has a block that is being gathered. Its file is
 //! kept open if the system lets the process have so many open, and opened again for each write if not (see
 //! [`osmill_engine::OutputFiles`]).
 

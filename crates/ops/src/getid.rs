@@ -97,10 +97,7 @@ fn by_id(
             if let Some(place) = place {
                 found[place].store(true, Relaxed);
             }
-            fates.push(match place.is_some() != invert {
-                true => Fate::Keep,
-                false => Fate::Drop,
-            });
+            fates.push(Fate::keep_if(place.is_some() != invert));
             Ok(())
         })?;
         Ok(Judged::EachByFate)
@@ -163,8 +160,7 @@ fn with_references(
             }
             fates.push(match has {
                 true if options.remove_tags && !requested.contains(id) => Fate::Bare,
-                true => Fate::Keep,
-                false => Fate::Drop,
+                has => Fate::keep_if(has),
             });
             Ok(())
         })?;

@@ -25,7 +25,7 @@ pub struct Options {
 pub fn getparents(job: &Job, input: &Path, options: &Options, target: &Target) -> Result<()> {
     let input = job.open(input)?;
     let plan = input.plan(job.options().threads)?;
-    let requested = Requested::new(&options.ids).made_fast(job);
+    let requested = Requested::new(&options.ids).with_set(job);
     let asks_nodes = requested.ids().iter().any(|id| id.kind == Kind::Node);
     // Most references are told by the range of the nodes that are asked about.
     let nodes = requested
@@ -59,10 +59,9 @@ pub fn getparents(job: &Job, input: &Path, options: &Options, target: &Target) -
                 RawItem::Relation => refers(&items.parse_relation(message)?, &requested)?,
                 _ => false,
             };
-            fates.push(match refers || options.add_self && requested.contains(id) {
-                true => Fate::Keep,
-                false => Fate::Drop,
-            });
+            fates.push(Fate::keep_if(
+                refers || options.add_self && requested.contains(id),
+            ));
             Ok(())
         })?;
         Ok(Judged::EachByFate)

@@ -145,6 +145,16 @@ pub(crate) enum Fate {
     Bare,
 }
 
+impl Fate {
+    /// Kept as it is, or left out.
+    pub fn keep_if(is_kept: bool) -> Fate {
+        match is_kept {
+            true => Fate::Keep,
+            false => Fate::Drop,
+        }
+    }
+}
+
 /// Writes the elements of a decoded blob that `fates`, which has one entry for each, does not drop.
 pub(crate) fn write_fates(
     blob: &mut Blob,

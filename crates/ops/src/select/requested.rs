@@ -24,7 +24,7 @@ impl Requested {
     }
 
     /// Makes asking in any order fast, if what that takes is in the memory of the job.
-    pub fn made_fast(mut self, job: &Job) -> Self {
+    pub fn with_set(mut self, job: &Job) -> Self {
         let (set, limit) = (IdSets::new(), limit(job));
         let fits = self.ids.chunks(1024).all(|some| {
             some.iter().for_each(|id| {
@@ -100,7 +100,7 @@ mod tests {
         ) {
             let job = Job::new(JobOptions { memory, ..JobOptions::default() });
             let model: Vec<ElementId> = ids.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
-            let (plain, set) = (Requested::new(&ids), Requested::new(&ids).made_fast(&job));
+            let (plain, set) = (Requested::new(&ids), Requested::new(&ids).with_set(&job));
             prop_assert_eq!(plain.ids(), &model[..]);
             let mut asked: Vec<ElementId> = asked.into_iter().chain(ids).collect();
             if sorted {
