@@ -91,8 +91,7 @@ impl<'s> TaskOutput<'s> {
         Ok(())
     }
 
-    /// Adds the nodes of a message that a picker wants ([`DensePicker::want_tagged`]), as [`TaskOutput::keep`] does one by
-    /// one.
+    /// Adds the nodes of a message that a picker wants ([`DensePicker::want`]), as [`TaskOutput::keep`] does one by one.
     pub fn keep_wanted(&mut self, dense: &DenseNodes<'_>, picker: &mut DensePicker) -> KernelResult {
         if !self.tools.is_text()
             && let Some(nodes) = picker.arrays(dense)?

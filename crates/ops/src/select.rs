@@ -168,16 +168,17 @@ pub(crate) fn write_fates(
     }
     let numbered = (0u32..).zip(fates);
     let wanted = numbered.filter(|(_, fate)| **fate != Fate::Drop);
-    for_each_picked(
-        blob.decoded(),
-        picker,
-        wanted.map(|(at, _)| at),
-        |at, element| match fates[at as usize] {
+    let wanted = wanted.map(|(at, _)| at);
+    if !fates.contains(&Fate::Bare) {
+        return keep_picked(blob.decoded(), picker, wanted, out);
+    }
+    for_each_picked(blob.decoded(), picker, wanted, |at, element| {
+        match fates[at as usize] {
             Fate::Keep => out.keep(&element),
             Fate::Bare => out.keep(&element.without_tags()),
             Fate::Drop => Ok(()),
-        },
-    )
+        }
+    })
 }
 
 /// What becomes of the elements of a blob.
@@ -257,6 +258,20 @@ pub(crate) fn for_each_picked<'b>(
         }
     }
     Ok(())
+}
+
+/// Writes each `wanted` element of a block as it is. Numbers ascend.
+pub(crate) fn keep_picked(
+    block: &Block,
+    picker: &mut DensePicker,
+    wanted: impl Iterator<Item = u32>,
+    out: &mut TaskOutput<'_>,
+) -> KernelResult {
+    if let Some(dense) = block.only_dense()? {
+        picker.want(&dense, wanted)?;
+        return out.keep_wanted(&dense, picker);
+    }
+    for_each_picked(block, picker, wanted, |_, element| out.keep(&element))
 }
 
 /// The kind of what a raw item holds.

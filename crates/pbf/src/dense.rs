@@ -379,6 +379,33 @@ impl DensePicker {
         Ok(wanted.len())
     }
 
+    /// Wants the nodes of a message with these numbers, which ascend: for [`DensePicker::arrays`] and
+    /// [`DensePicker::visit`]. Those that no node has are passed over.
+    ///
+    /// # Errors
+    ///
+    /// Tags that cannot be read, up to those of the last node wanted.
+    pub fn want(
+        &mut self,
+        dense: &DenseNodes<'_>,
+        numbers: impl Iterator<Item = u32>,
+    ) -> Result<(), BlockError> {
+        let DensePicker { wanted, nodes, .. } = self;
+        let NodeArrays { tag_starts, tags, .. } = nodes;
+        wanted.clear();
+        tag_starts.clear();
+        tags.clear();
+        let mut column = TagCursor::new(dense);
+        for number in numbers.take_while(|number| (*number as usize) < dense.count) {
+            wanted.push(number);
+            tag_starts.push(tags.len() as u32);
+            column.seek(number as usize)?;
+            column.read(tags)?;
+        }
+        tag_starts.push(tags.len() as u32);
+        Ok(())
+    }
+
     /// Finds the nodes with tags, and reads these.
     fn read_tagged(&mut self, dense: &DenseNodes<'_>) -> Result<(), BlockError> {
         let (tagged, tags) = (&mut self.tagged, &mut self.nodes.tags);
@@ -391,9 +418,7 @@ impl DensePicker {
                 break;
             }
             let start = tags.len();
-            read_tags(&mut column, |key, value| {
-                tags.extend([key, value].map(|sid| sid.min(u32::MAX.into()) as u32));
-            })?;
+            read_tags_into(&mut column, tags)?;
             if tags.len() > start {
                 tagged.push((at as u32, start as u32));
             }
@@ -402,8 +427,8 @@ impl DensePicker {
         Ok(())
     }
 
-    /// The nodes that [`DensePicker::want_tagged`] wanted of this message as arrays; `None` if it is not of the plain case
-    /// that [`NodeArrays`] are for.
+    /// The nodes that [`DensePicker::want`] or [`DensePicker::want_tagged`] wanted of this message as arrays; `None` if it
+    /// is not of the plain case that [`NodeArrays`] are for.
     pub fn arrays(&mut self, dense: &DenseNodes<'_>) -> Result<Option<&NodeArrays>, BlockError> {
         if self.nodes.tag_starts.len() != self.wanted.len() + 1 || !NodeArrays::may_hold(dense.block, dense) {
             return Ok(None);
@@ -516,6 +541,20 @@ impl<'a> TagCursor<'a> {
         }
         Ok(self.tags)
     }
+
+    /// Reads the tags of the node that was sought last, and turns to the next one.
+    fn read(&mut self, tags: &mut Vec<u32>) -> Result<(), BlockErrorKind> {
+        self.at += 1;
+        read_tags_into(&mut self.tags, tags)
+    }
+}
+
+/// Reads the tags of one node: string numbers of keys and values in turn.
+#[inline]
+fn read_tags_into(column: &mut Varints<'_>, tags: &mut Vec<u32>) -> Result<(), BlockErrorKind> {
+    read_tags(column, |key, value| {
+        tags.extend([key, value].map(|sid| sid.min(u32::MAX.into()) as u32));
+    })
 }
 
 /// Goes past the tags of one node.

@@ -2,8 +2,8 @@
 
 use osmill_model::{ElementId, Kind, Location, Member, Metadata, Tag, Timestamp};
 use osmill_pbf::{
-    Block, BlockBuilder, DensePicker, Element, IndexRecord, Item, MetadataFields, NodeArrays, NodeColumns,
-    Splicer, peek_first_element,
+    Block, BlockBuilder, BlockError, DenseNodes, DensePicker, Element, IndexRecord, Item, MetadataFields,
+    NodeArrays, NodeColumns, Splicer, peek_first_element,
 };
 use proptest::prelude::*;
 
@@ -163,6 +163,32 @@ fn read(block: &Block) -> Vec<Plain> {
     block.elements().map(|e| Plain::read(&e.unwrap())).collect()
 }
 
+/// What a picker wants is what is expected, as arrays if it can be, and node by node.
+fn check_wanted(
+    dense: &DenseNodes<'_>,
+    picker: &mut DensePicker,
+    expected: &[(u32, Plain)],
+) -> Result<(), TestCaseError> {
+    let mut builder = BlockBuilder::default();
+    if let Some(nodes) = picker.arrays(dense).unwrap() {
+        builder
+            .copy_nodes(dense.block(), nodes, 0..nodes.ids.len())
+            .unwrap();
+        let mut raw = Vec::new();
+        builder.finish(&mut raw);
+        let copied = read(&Block::parse(raw).unwrap());
+        prop_assert!(copied.iter().eq(expected.iter().map(|(_, plain)| plain)));
+    }
+    let mut visited = Vec::new();
+    let seen = picker.visit(dense, |number, node| {
+        visited.push((number, Plain::read(&Element::Node(node))));
+        Ok::<(), BlockError>(())
+    });
+    prop_assert!(seen.is_ok());
+    prop_assert_eq!(visited, expected);
+    Ok(())
+}
+
 proptest! {
     #[test]
     fn what_is_built_is_read(plains in plains()) {
@@ -274,7 +300,7 @@ proptest! {
                 let numbers = (0..all.len() as u32 + 2).filter(|at| wants(*at as usize));
                 picker.pick(&dense, numbers, |_, node| {
                     picked.push(Plain::read(&Element::Node(node)));
-                    Ok::<(), osmill_pbf::BlockError>(())
+                    Ok::<(), BlockError>(())
                 }).unwrap();
                 prop_assert_eq!(&picked, &expected);
 
@@ -285,20 +311,13 @@ proptest! {
                     .map(|(at, p)| (at as u32, p.clone()))
                     .collect();
                 prop_assert_eq!(picker.want_tagged(&dense, &some).unwrap(), expected.len());
-                let mut builder = BlockBuilder::default();
-                if let Some(nodes) = picker.arrays(&dense).unwrap() {
-                    builder.copy_nodes(&block, nodes, 0..nodes.ids.len()).unwrap();
-                    let mut raw = Vec::new();
-                    builder.finish(&mut raw);
-                    let copied: Vec<_> = expected.iter().map(|(_, p)| p.clone()).collect();
-                    prop_assert_eq!(read(&Block::parse(raw).unwrap()), copied);
-                }
-                let mut visited = Vec::new();
-                picker.visit(&dense, |number, node| {
-                    visited.push((number, Plain::read(&Element::Node(node))));
-                    Ok::<(), osmill_pbf::BlockError>(())
-                }).unwrap();
-                prop_assert_eq!(visited, expected);
+                check_wanted(&dense, &mut picker, &expected)?;
+                let expected: Vec<_> = numbered()
+                    .filter(|(at, _)| wants(*at))
+                    .map(|(at, p)| (at as u32, p.clone()))
+                    .collect();
+                picker.want(&dense, some.into_iter()).unwrap();
+                check_wanted(&dense, &mut picker, &expected)?;
             }
             let mut tagged = Vec::new();
             dense.for_each_tagged(|at| tagged.push(at)).unwrap();

@@ -96,9 +96,7 @@ impl Parts {
         let total = *total;
         if outs.len() == 1 && pairs.len() < total as usize {
             let wanted = pairs.iter().map(|(at, _)| *at);
-            return outs.to(0, |out| {
-                select::for_each_picked(blob.decoded(), picker, wanted, |_, element| out.keep(&element))
-            });
+            return outs.to(0, |out| select::keep_picked(blob.decoded(), picker, wanted, out));
         }
         counts.clear();
         counts.resize(outs.len(), 0);
