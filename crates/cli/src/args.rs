@@ -150,6 +150,7 @@ impl Common {
             scratch,
             direct_io: self.direct_io,
             input_format: self.input_format.clone().unwrap_or_default(),
+            blobs_of_task: None,
             progress: (self.progress || terminal && !self.quiet && self.log == LogFormat::Text)
                 && !self.no_progress,
             allocations: crate::allocations::counter(),

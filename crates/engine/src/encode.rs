@@ -19,10 +19,15 @@ use crate::output::OutputOptions;
 use crate::plan::Origin;
 use crate::summary::{Counters, timed};
 
+/// Bytes that a block put together from others may have, well under the limit of readers.
+const MOST_BYTES: usize = 24 << 20;
+
 /// A worker's own means of encoding.
 #[derive(Debug)]
 pub(crate) struct Tools {
     pub builder: BlockBuilder,
+    /// A full block that is not put out yet: the task may end with too few elements for one of their own.
+    pub aside: BlockBuilder,
     nodes: NodeArrays,
     compressor: Compressor,
     raw: Vec<u8>,
@@ -72,6 +77,7 @@ impl Tools {
     pub fn new(options: &OutputOptions) -> Self {
         Tools {
             builder: BlockBuilder::new(options.block_metadata()),
+            aside: BlockBuilder::new(options.block_metadata()),
             nodes: NodeArrays::default(),
             compressor: Compressor::new(options.compression),
             raw: Vec::new(),
@@ -220,6 +226,19 @@ impl Tools {
         framed.map(|()| index)
     }
 
+    /// Adds what the builder has to the block that was put aside, which takes its place. `false` if there is none, or
+    /// that would be too much.
+    pub fn join_aside(&mut self) -> KernelResult<bool> {
+        if self.aside.is_empty() || self.aside.size() + self.builder.size() > MOST_BYTES {
+            return Ok(false);
+        }
+        std::mem::swap(&mut self.builder, &mut self.aside);
+        let mut rest = Vec::new();
+        self.aside.finish(&mut rest);
+        self.add_block(&Block::parse(rest)?)?;
+        Ok(true)
+    }
+
     /// Appends many blocks as one, or as few as can be, or pieces of text as one compressed member. Buffers of
     /// text are left in `parts`.
     pub fn merge(
@@ -235,6 +254,9 @@ impl Tools {
             return Ok(());
         }
         for bytes in parts.drain(..) {
+            if !self.builder.is_empty() && self.builder.size() + bytes.len() > MOST_BYTES {
+                self.flush_builder(out, counters)?;
+            }
             self.add_block(&Block::parse(bytes)?)?;
             if self.builder.is_full() && self.builder.len() >= 2 * ELEMENTS_PER_BLOCK {
                 self.flush_builder(out, counters)?;

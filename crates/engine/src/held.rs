@@ -206,7 +206,7 @@ impl Held {
 impl TaskOutputs<'_> {
     /// Takes back what the task has put out so far, to be put out later.
     pub fn hold(&mut self, store: &HoldStore) -> KernelResult<Held> {
-        let put_out = self.take();
+        let put_out = self.take()?;
         let pieces_of = |pieces: &[Piece]| pieces.iter().map(Piece::bytes_in_memory).sum::<usize>();
         let size = put_out.iter().map(|(_, pieces, _)| pieces_of(pieces)).sum();
         let (mut held, mut outputs) = (Vec::new(), Vec::new());
@@ -275,7 +275,7 @@ impl TaskOutputs<'_> {
                     ways,
                     relations,
                 };
-                self.add(number as usize, restored, counts);
+                self.put(number as usize, restored, counts)?;
             }
         }
         Ok(())

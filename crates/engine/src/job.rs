@@ -29,6 +29,8 @@ pub struct JobOptions {
     pub memory: u64,
     /// Folder for temporary files.
     pub scratch: PathBuf,
+    /// Blobs of a task of a pass that writes: see [`Job::blobs_of_task`].
+    pub blobs_of_task: Option<u64>,
     /// Read and write past the page cache.
     pub direct_io: bool,
     /// What is said of the format of inputs, as far as their content leaves that open.
@@ -45,6 +47,7 @@ impl Default for JobOptions {
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             memory: 1 << 30,
             scratch: std::env::temp_dir(),
+            blobs_of_task: None,
             direct_io: false,
             input_format: FormatSpec::default(),
             progress: false,
@@ -187,6 +190,17 @@ impl Job {
         }
     }
 
+    /// Blobs of this file whose numbers give the same when divided by this are one task of a pass that writes.
+    ///
+    /// Thin blocks, which have to be put together again, occur at the ends of tasks only; but there have to be so many
+    /// tasks that many threads have enough. If the options leave it open, the size of the file decides: the output is
+    /// the same for every number of threads and any memory.
+    pub fn blobs_of_task(&self, file: &ReadFile) -> u64 {
+        const BYTES_FOR_EACH: u64 = 30_000_000;
+        let by_size = || (file.size() / BYTES_FOR_EACH).min(16);
+        self.options.blobs_of_task.unwrap_or_else(by_size).max(1)
+    }
+
     /// A pass over these blobs of a file; see [`Pass`].
     pub fn pass<'a>(&'a self, name: &'a str, file: &Arc<ReadFile>, blobs: &'a [BlobEntry]) -> Pass<'a> {
         Pass {
@@ -303,8 +317,19 @@ enum Source<'a> {
     Stream(&'a Mutex<BlockStream>),
 }
 
+/// How far the workers of a pass have come.
+#[derive(Default)]
+struct Cursor {
+    /// Blobs of the plan that were begun.
+    begun: usize,
+    tasks: u64,
+}
+
 /// One run over the blobs of an input, in parallel. Each blob is worked on by one thread from reading to
 /// writing.
+///
+/// What is written of a few blobs that follow one another is one task: what one leaves of a block goes on with the
+/// next. Which ones that are does not depend on the threads ([`Job::blobs_of_task`]).
 pub struct Pass<'a> {
     job: &'a Job,
     name: &'a str,
@@ -369,46 +394,66 @@ impl Pass<'_> {
                 }
             };
             let bar = job.progress.start(name, total);
-            let cursor = AtomicU64::new(0);
+            // The blobs of a task: those of which the numbers have the same quotient.
+            let divisor = match &source {
+                Source::Planned(file, _) if !sinks.is_empty() => job.blobs_of_task(file),
+                _ => 1,
+            };
+            let cursor = Mutex::new(Cursor::default());
             let states = job.run(
                 || {
                     let blob = match &source {
                         Source::Planned(file, _) => Blob::new(file.clone()),
                         Source::Stream(_) => Blob::of_stream(),
                     };
-                    (make(), blob, TaskOutputs::new(sinks, counters))
+                    (make(), blob, TaskOutputs::new(sinks, counters), &[][..])
                 },
-                |(_, blob, _)| {
-                    let task = match &source {
+                |(_, blob, _, own)| {
+                    let mut cursor = cursor.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                    match &source {
                         Source::Planned(_, blobs) => {
-                            let task = cursor.fetch_add(1, Relaxed);
-                            let Some(entry) = blobs.get(task as usize) else {
+                            let rest = &blobs[cursor.begun..];
+                            let of_task = |blob: &BlobEntry| blob.number / divisor;
+                            let mut tasks = rest.chunk_by(|a, b| of_task(a) == of_task(b));
+                            let Some(blobs) = tasks.next() else {
                                 return Ok(None);
                             };
-                            blob.begin(*entry);
-                            task
+                            cursor.begun += blobs.len();
+                            *own = blobs;
                         }
                         Source::Stream(stream) => {
                             let mut stream = stream.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                             if !stream.next(blob)? {
                                 return Ok(None);
                             }
-                            cursor.fetch_add(1, Relaxed)
                         }
-                    };
+                    }
+                    let task = cursor.tasks;
+                    cursor.tasks += 1;
+                    drop(cursor);
                     // Every task is submitted to all sinks, so the first one tells for all.
                     Ok(sinks
                         .first()
                         .is_none_or(|sink| sink.permit(task, counters))
                         .then_some(task))
                 },
-                |(state, blob, outs), task| {
-                    outs.begin(task, blob.entry.origin);
-                    let result = kernel(state, blob, outs);
-                    let result = result.and_then(|()| outs.submit(task));
-                    blob.account(counters);
-                    bar.advance(u64::from(blob.entry.data_size));
-                    result.map_err(|fault| blob.locate(fault))
+                |(state, blob, outs, own), task| {
+                    let mut work = |blob: &mut Blob| {
+                        outs.begin(task, blob.entry.origin);
+                        let result = kernel(state, blob, outs);
+                        blob.account(counters);
+                        bar.advance(u64::from(blob.entry.data_size));
+                        result.map_err(|fault| blob.locate(fault))
+                    };
+                    match source {
+                        Source::Planned(..) => own.iter().try_for_each(|entry| {
+                            blob.begin(*entry);
+                            work(blob)
+                        })?,
+                        // It came with the task.
+                        Source::Stream(_) => work(blob)?,
+                    }
+                    outs.submit(task).map_err(|fault| blob.locate(fault))
                 },
                 || sinks.iter().for_each(Sink::fail),
             )?;

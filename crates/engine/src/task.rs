@@ -110,11 +110,26 @@ impl<'s> TaskOutput<'s> {
 
     fn make_room(&mut self, kind: Kind) -> KernelResult {
         if self.tools.builder.is_full() {
-            self.flush_full()?;
+            self.flush_aside()?;
+            self.swap_aside();
         } else if self.tools.builder.kind().is_some_and(|open| open != kind) {
             self.flush_partial()?;
         }
         Ok(())
+    }
+
+    fn swap_aside(&mut self) {
+        std::mem::swap(&mut self.tools.builder, &mut self.tools.aside);
+    }
+
+    fn flush_aside(&mut self) -> KernelResult {
+        if self.tools.aside.is_empty() {
+            return Ok(());
+        }
+        self.swap_aside();
+        let result = self.flush_full();
+        self.swap_aside();
+        result
     }
 
     fn flush_full(&mut self) -> KernelResult {
@@ -124,13 +139,19 @@ impl<'s> TaskOutput<'s> {
         Ok(())
     }
 
-    /// Ends the gathered block: as it is if it is at least half full or is printed, as a thin piece otherwise.
+    /// Ends the gathered block: as it is if it is at least half full or is printed, together with the one before if
+    /// there is one, as a thin piece otherwise.
     fn flush_partial(&mut self) -> KernelResult {
         let len = self.tools.builder.len();
         let Some(kind) = self.tools.builder.kind().filter(|_| len > 0) else {
-            return Ok(());
+            return self.flush_aside();
         };
-        if len * 2 >= ELEMENTS_PER_BLOCK || self.tools.is_text() {
+        let is_thin = len * 2 < ELEMENTS_PER_BLOCK && !self.tools.is_text();
+        if is_thin && self.tools.join_aside()? {
+            return self.flush_full();
+        }
+        self.flush_aside()?;
+        if !is_thin {
             return self.flush_full();
         }
         let mut raw = Vec::new();
@@ -301,6 +322,8 @@ pub struct TaskOutputs<'s> {
     codings: Codings,
     task: Option<u64>,
     origin: Origin,
+    /// The output that was written to last, if that can go on.
+    open: Option<usize>,
     /// Outputs that the task has written to, and what.
     done: Vec<(usize, Vec<Piece>, Counts)>,
     /// Where in `done` each of these outputs is.
@@ -315,6 +338,7 @@ impl<'s> TaskOutputs<'s> {
             codings: Codings::new(sinks),
             task: None,
             origin: Origin::default(),
+            open: None,
             done: Vec::new(),
             places: HashMap::new(),
         }
@@ -346,7 +370,11 @@ impl<'s> TaskOutputs<'s> {
         work: impl FnOnce(&mut TaskOutput<'s>) -> KernelResult,
     ) -> KernelResult {
         let sink = &self.sinks[number];
+        if self.open != Some(number) {
+            self.close()?;
+        }
         let Some(out) = &mut self.out else { return Ok(()) };
+        self.open = Some(number);
         self.codings.turn_to(number, &mut out.tools);
         out.sink = sink;
         out.begin(self.origin);
@@ -355,14 +383,28 @@ impl<'s> TaskOutputs<'s> {
             .task
             .filter(|_| self.sinks.len() == 1 && self.done.is_empty());
         out.begin_task(task);
-        work(out)?;
+        work(out)
+    }
+
+    /// Ends what the task has put out so far.
+    fn close(&mut self) -> KernelResult {
+        let (Some(number), Some(out)) = (self.open.take(), &mut self.out) else {
+            return Ok(());
+        };
         let (pieces, counts) = out.take()?;
         self.add(number, pieces, counts);
         Ok(())
     }
 
+    /// Puts out pieces that were made before.
+    pub(crate) fn put(&mut self, number: usize, pieces: Vec<Piece>, counts: Counts) -> KernelResult {
+        self.close()?;
+        self.add(number, pieces, counts);
+        Ok(())
+    }
+
     /// Adds to what the task has put out for an output.
-    pub(crate) fn add(&mut self, number: usize, pieces: Vec<Piece>, counts: Counts) {
+    fn add(&mut self, number: usize, pieces: Vec<Piece>, counts: Counts) {
         match self.places.entry(number) {
             Entry::Occupied(place) => {
                 let (_, before, sum) = &mut self.done[*place.get()];
@@ -377,9 +419,10 @@ impl<'s> TaskOutputs<'s> {
     }
 
     /// Takes back what the task has put out so far, by output.
-    pub(crate) fn take(&mut self) -> Vec<(usize, Vec<Piece>, Counts)> {
+    pub(crate) fn take(&mut self) -> KernelResult<Vec<(usize, Vec<Piece>, Counts)>> {
+        self.close()?;
         self.places.clear();
-        std::mem::take(&mut self.done)
+        Ok(std::mem::take(&mut self.done))
     }
 
     /// The outputs.
@@ -389,6 +432,7 @@ impl<'s> TaskOutputs<'s> {
 
     /// Hands the task's output over: to every sink something, be it nothing.
     pub(crate) fn submit(&mut self, task: u64) -> KernelResult {
+        self.close()?;
         let Some(out) = &mut self.out else { return Ok(()) };
         self.places.clear();
         self.done.sort_unstable_by_key(|(number, ..)| *number);

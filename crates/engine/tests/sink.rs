@@ -6,7 +6,7 @@ use osmill_engine::{Error, Job, JobOptions, OutputOptions, Sink};
 use osmill_model::Kind;
 use osmill_pbf::{Block, BlockBuilder, ELEMENTS_PER_BLOCK, FileHeader, IndexRecord};
 use osmill_testkit::file::Frames;
-use osmill_testkit::model::{Data, Element};
+use osmill_testkit::model::{Data, Element, Text};
 use proptest::prelude::*;
 
 /// What a task does with its elements.
@@ -81,7 +81,7 @@ fn write(path: &Path, tasks: &[(Vec<Element>, Way)], threads: usize, direct: boo
 
 fn tasks() -> impl Strategy<Value = Vec<(Vec<Element>, Way)>> {
     let task = (
-        0usize..400,
+        prop_oneof![40 => 0usize..400, 1 => 7_900usize..17_000],
         prop::sample::select(vec![Kind::Node, Kind::Node, Kind::Way, Kind::Relation]),
         prop::sample::select(vec![Way::Keep, Way::Keep, Way::Keep, Way::Block, Way::Both]),
     );
@@ -131,7 +131,18 @@ fn thin_pieces_become_full_blocks() {
         })
         .collect();
     let bytes = write(&folder.path().join("out.osm.pbf"), &tasks, 3, false);
-    let mut frames = Frames::new(&bytes[..]);
+    let counts = counts_of_blobs(&bytes);
+    let (last, full) = counts.split_last().unwrap();
+    assert!(
+        full.iter().all(|count| *count >= ELEMENTS_PER_BLOCK),
+        "{counts:?}"
+    );
+    assert_eq!(full.iter().sum::<usize>() + last, 30_000);
+}
+
+/// How many elements each blob has.
+fn counts_of_blobs(file: &[u8]) -> Vec<usize> {
+    let mut frames = Frames::new(file);
     let mut counts = Vec::new();
     while let Some(frame) = frames.next_frame().unwrap() {
         let record = frame
@@ -139,12 +150,61 @@ fn thin_pieces_become_full_blocks() {
             .and_then(|bytes| IndexRecord::decode(bytes, frame.blob.len()));
         counts.extend(record.map(|record| record.count() as usize));
     }
-    let (last, full) = counts.split_last().unwrap();
-    assert!(
-        full.iter().all(|count| *count >= ELEMENTS_PER_BLOCK),
-        "{counts:?}"
+    counts
+}
+
+#[test]
+fn the_end_of_a_task_goes_with_its_full_block() {
+    let folder = tempfile::tempdir().unwrap();
+    let most = ELEMENTS_PER_BLOCK;
+    let lens = [
+        2 * most + 1,
+        most,
+        most + most / 2 - 1,
+        most + most / 2,
+        most / 2,
+        3 * most - 1,
+    ];
+    let tasks: Vec<_> = lens
+        .iter()
+        .zip((0..).step_by(100_000))
+        .map(|(len, first)| {
+            let elements = (0..*len as i64).map(|i| Element::new(Kind::Node, first + i));
+            (elements.collect(), Way::Keep)
+        })
+        .collect();
+    let bytes = write(&folder.path().join("out.osm.pbf"), &tasks, 2, false);
+    let expected: Data = tasks.into_iter().flat_map(|(elements, _)| elements).collect();
+    assert_eq!(Data::from_pbf(&bytes).unwrap(), expected);
+    assert_eq!(
+        counts_of_blobs(&bytes),
+        [
+            [most, most + 1].as_slice(),
+            &[most],
+            &[most + most / 2 - 1],
+            &[most, most / 2],
+            &[most / 2],
+            &[most, most, most - 1],
+        ]
+        .concat()
     );
-    assert_eq!(full.iter().sum::<usize>() + last, 30_000);
+}
+
+/// Three elements of 11 MB are few, and too much for one block.
+#[test]
+fn large_elements_are_not_put_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let large = |id: i64| {
+        let mut element = Element::new(Kind::Way, id);
+        let value = vec![b'a' + id as u8; 11_000_000];
+        element.tags.push((Text(b"note".to_vec()), Text(value)));
+        element
+    };
+    let tasks: Vec<_> = (0..3).map(|id| (vec![large(id)], Way::Keep)).collect();
+    let bytes = write(&folder.path().join("out.osm.pbf"), &tasks, 2, false);
+    assert_eq!(counts_of_blobs(&bytes), [2, 1]);
+    let expected: Data = tasks.into_iter().flat_map(|(elements, _)| elements).collect();
+    assert!(Data::from_pbf(&bytes).unwrap() == expected);
 }
 
 #[test]

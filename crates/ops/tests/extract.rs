@@ -279,19 +279,30 @@ fn any_number_of_threads_and_any_memory_writes_the_same_bytes() {
         parse_bbox(&part(file, [0.1, 0.1, 0.7, 0.8])).unwrap(),
         parse_bbox(&part(file, [0.3, 0.1, 0.5, 0.4])).unwrap(),
     ];
-    let mut outputs = Vec::new();
-    // Without memory, what is held goes to scratch.
-    for (threads, memory) in [(1, 1 << 30), (2, 1 << 30), (5, 1 << 30), (2, 0)] {
-        let job = Job::new(JobOptions {
-            threads,
-            memory,
-            ..JobOptions::default()
-        });
-        ours_with(file, folder.path(), &areas, &options("smart", &[]), &job);
-        let read = |i| std::fs::read(folder.path().join(format!("ours-{i}.osm.pbf"))).unwrap();
-        outputs.push([read(0), read(1)]);
+    for (strategy, blobs_of_task) in [
+        ("smart", None),
+        ("smart", Some(4)),
+        ("simple", Some(4)),
+        ("simple", Some(50)),
+    ] {
+        let mut outputs = Vec::new();
+        // Without memory, what is held goes to scratch.
+        for (threads, memory) in [(1, 1 << 30), (2, 1 << 30), (5, 1 << 30), (2, 0)] {
+            let job = Job::new(JobOptions {
+                threads,
+                memory,
+                blobs_of_task,
+                ..JobOptions::default()
+            });
+            ours_with(file, folder.path(), &areas, &options(strategy, &[]), &job);
+            let read = |i| std::fs::read(folder.path().join(format!("ours-{i}.osm.pbf"))).unwrap();
+            outputs.push([read(0), read(1)]);
+        }
+        assert!(
+            outputs.windows(2).all(|pair| pair[0] == pair[1]),
+            "{strategy} {blobs_of_task:?}"
+        );
     }
-    assert!(outputs.windows(2).all(|pair| pair[0] == pair[1]));
 }
 
 #[test]

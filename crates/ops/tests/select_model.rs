@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use common::{job, job_in};
+use osmill_engine::{Job, JobOptions};
 use osmill_geometry::{MultiPolygon, Region};
 use osmill_model::{BoundingBox, ElementId, Kind, Location};
 use osmill_ops::extract::{Extract, Options, Smart, Strategy as Extracting, extract};
@@ -315,6 +316,61 @@ fn empty_blobs_between_ranges() {
             }
         }
     }
+}
+
+/// Where ranges of nodes end, a task of several blobs does, so that the output is the same with all at once.
+#[test]
+fn tasks_are_not_cut_by_ranges() {
+    let lines = (1..=30_000).map(|id| {
+        // Blobs are neither inside nor outside as a whole.
+        let lat = if id % 5 == 0 { 8 } else { 1 };
+        format!("n{} v1 x1 y{lat}", id * STREW)
+    });
+    let data = Data::opl(&lines.collect::<Vec<_>>().join("\n"));
+    let folder = tempfile::tempdir().unwrap();
+    let mut header = data.header();
+    header.set_optional(SORTED, true);
+    let input = file_with(&data, (700, true), header, folder.path());
+    let extracts = [Extract {
+        area: MultiPolygon::from_bbox(BoundingBox::new(0, 0, 20_000_000, 20_000_000)),
+        target: target(folder.path(), "out.osm.pbf"),
+        header_from_input: Vec::new(),
+    }];
+    let options = Options {
+        strategy: Extracting::Simple,
+        ..Options::default()
+    };
+    let mut different = BTreeSet::new();
+    for blobs_of_task in [1, 4, 21, 100] {
+        let mut outputs = Vec::new();
+        for (threads, memory) in [(2, 1 << 30), (1, 0), (2, 0), (2, 300_000)] {
+            let job = Job::new(JobOptions {
+                threads,
+                memory,
+                blobs_of_task: Some(blobs_of_task),
+                ..JobOptions::default()
+            });
+            extract(&job, &input, &extracts, &options).unwrap();
+            let in_ranges = |told: &String| told.contains("ranges of ids");
+            let warnings = job.summary().warnings;
+            // A task has room in any case.
+            let expected = memory < 1 << 30 && blobs_of_task < 100;
+            assert_eq!(
+                warnings.iter().any(in_ranges),
+                expected,
+                "{blobs_of_task}: {warnings:?}"
+            );
+            outputs.push(std::fs::read(&extracts[0].target.output.path).unwrap());
+        }
+        assert!(
+            outputs.windows(2).all(|pair| pair[0] == pair[1]),
+            "{blobs_of_task}"
+        );
+        assert_eq!(Data::from_pbf(&outputs[0]).unwrap().elements.len(), 24_000);
+        different.extend(outputs);
+    }
+    // They do matter: blocks end elsewhere.
+    assert!(different.len() > 2);
 }
 
 proptest! {

@@ -110,7 +110,10 @@ impl Work<'_> {
 
     /// Room for nodes inside, as many as there may be at a time.
     pub fn room_for_range(&self) -> Room {
-        Room::some(IdBudget::of_range(self.job, WHAT))
+        Room::some(
+            IdBudget::of_range(self.job, WHAT),
+            self.job.blobs_of_task(self.input.file()),
+        )
     }
 
     /// Finds what belongs to the extracts and writes it.
@@ -343,6 +346,7 @@ impl Work<'_> {
         };
         let budget = self.budget();
         let nodes_inside = inside;
+        let regions = self.regions.len();
         let blobs = self.known.blobs_of(Kind::Way, |_| !inside.is_empty());
         let states = self.job.pass("ways", self.input.file(), &blobs).write_many(
             sinks,
@@ -361,22 +365,26 @@ impl Work<'_> {
                 learned.read_ways(blob, |id, column| {
                     // Most ways are in no region.
                     if column.any(|node| nodes_inside.may_have(node))? {
-                        refs.clear();
                         found.clear();
-                        column.decode_into(refs)?;
-                        for &id in refs.iter().filter(|id| nodes_inside.may_have(**id)) {
-                            inside.each(id, |region| {
-                                if !found.contains(&region) {
-                                    found.push(region);
-                                }
-                            });
-                        }
+                        column.for_each(|node| {
+                            if found.len() < regions && nodes_inside.may_have(node) {
+                                inside.each(node, |region| {
+                                    if !found.contains(&region) {
+                                        found.push(region);
+                                    }
+                                });
+                            }
+                        })?;
                         for &region in found.iter() {
                             ways.add(region, id);
                             parts.add(region);
                         }
-                        for &id in refs.iter().filter(|_| note_nodes && !found.is_empty()) {
-                            inside.others(id, found, |region| nodes.add(region, id));
+                        if note_nodes && !found.is_empty() {
+                            refs.clear();
+                            column.decode_into(refs)?;
+                            for &id in refs.iter() {
+                                inside.others(id, found, |region| nodes.add(region, id));
+                            }
                         }
                     }
                     parts.next();

@@ -25,23 +25,26 @@ pub struct Room {
     budget: IdBudget,
     /// Whether the pass stops when there is no more room. Otherwise that is an error.
     stops: bool,
+    /// It stops between tasks; see [`osmill_engine::Job::blobs_of_task`].
+    divisor: u64,
     blobs: Mutex<Blobs>,
 }
 
 #[derive(Default)]
 struct Blobs {
-    /// One more than the number of the last one that was begun.
+    /// The end of the last task that was begun: one more than the number that its last blob may have.
     begun: u64,
     /// The number from which on they are left out.
     end: Option<u64>,
 }
 
 impl Room {
-    /// Room for the ids of some blobs.
-    pub fn some(budget: IdBudget) -> Self {
+    /// Room for the ids of some blobs of a file, of which so many are a task.
+    pub fn some(budget: IdBudget, blobs_of_task: u64) -> Self {
         Room {
             budget,
             stops: true,
+            divisor: blobs_of_task,
             blobs: Mutex::default(),
         }
     }
@@ -50,7 +53,7 @@ impl Room {
     pub fn for_all(budget: IdBudget) -> Self {
         Room {
             stops: false,
-            ..Room::some(budget)
+            ..Room::some(budget, 1)
         }
     }
 
@@ -63,7 +66,7 @@ impl Room {
         let mut blobs = self.blobs();
         let has_room = blobs.end.is_none_or(|end| number < end);
         if has_room {
-            blobs.begun = blobs.begun.max(number + 1);
+            blobs.begun = blobs.begun.max((number / self.divisor + 1) * self.divisor);
         }
         has_room
     }

@@ -208,7 +208,7 @@ struct Filter {
 impl Filter {
     /// Of these groups, of which so many blocks occur: a word for each, or for four blocks if that is less.
     fn of(groups: &[Group], blocks: u32) -> Filter {
-        let words = groups.len().min(blocks as usize / 4);
+        let words = groups.len().min(blocks as usize / 4) * 2;
         let bits = words.max(2).next_power_of_two().ilog2();
         let mut filter = Filter {
             words: vec![0; 1 << bits],

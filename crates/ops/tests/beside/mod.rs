@@ -77,6 +77,8 @@ pub fn to_pbf(source: &Path, folder: &Path) -> PathBuf {
 pub fn small_job(file: &Path, bytes_for_a_byte: f64) -> Job {
     let size = std::fs::metadata(file).unwrap().len();
     Job::new(JobOptions {
+        // As for a file that is large.
+        blobs_of_task: Some(3),
         threads: 2,
         memory: (size as f64 * bytes_for_a_byte) as u64,
         ..JobOptions::default()
@@ -85,6 +87,8 @@ pub fn small_job(file: &Path, bytes_for_a_byte: f64) -> Job {
 
 pub fn job(threads: usize) -> Job {
     Job::new(JobOptions {
+        // As for a file that is large.
+        blobs_of_task: Some(3),
         threads,
         ..JobOptions::default()
     })

@@ -17,6 +17,8 @@ use proptest::prelude::*;
 /// A job with so many threads.
 pub fn job(threads: usize) -> Job {
     Job::new(JobOptions {
+        // As for a file that is large.
+        blobs_of_task: Some(3),
         threads,
         ..JobOptions::default()
     })
@@ -25,6 +27,8 @@ pub fn job(threads: usize) -> Job {
 /// A job with two threads and so many bytes of memory.
 pub fn job_in(memory: u64) -> Job {
     Job::new(JobOptions {
+        // As for a file that is large.
+        blobs_of_task: Some(3),
         threads: 2,
         memory,
         ..JobOptions::default()

@@ -464,6 +464,12 @@ impl<'a> Refs<'a> {
         self.fold(false, |any, value| any | is(value))
     }
 
+    /// Visits the values.
+    #[inline(always)]
+    pub fn for_each(self, mut visit: impl FnMut(i64)) -> Result<(), WireError> {
+        self.fold((), |(), value| visit(value))
+    }
+
     /// Appends the values to `out`.
     pub fn decode_into(self, out: &mut Vec<i64>) -> Result<(), WireError> {
         let start = out.len();
