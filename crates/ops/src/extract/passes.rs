@@ -366,7 +366,7 @@ impl Work<'_> {
                     // Most ways are in no region.
                     if column.any(|node| nodes_inside.may_have(node))? {
                         found.clear();
-                        column.for_each(|node| {
+                        let mut ask = |node| {
                             if found.len() < regions && nodes_inside.may_have(node) {
                                 inside.each(node, |region| {
                                     if !found.contains(&region) {
@@ -374,17 +374,20 @@ impl Work<'_> {
                                     }
                                 });
                             }
-                        })?;
+                        };
+                        if note_nodes {
+                            refs.clear();
+                            column.decode_into(refs)?;
+                            refs.iter().for_each(|node| ask(*node));
+                        } else {
+                            column.for_each(ask)?;
+                        }
                         for &region in found.iter() {
                             ways.add(region, id);
                             parts.add(region);
                         }
-                        if note_nodes && !found.is_empty() {
-                            refs.clear();
-                            column.decode_into(refs)?;
-                            for &id in refs.iter() {
-                                inside.others(id, found, |region| nodes.add(region, id));
-                            }
+                        for &node in refs.iter().filter(|_| note_nodes && !found.is_empty()) {
+                            inside.others(node, found, |region| nodes.add(region, node));
                         }
                     }
                     parts.next();
