@@ -63,8 +63,8 @@ impl<'s> TaskOutput<'s> {
 
     /// Adds an element to the block that is being gathered.
     ///
-    /// A block ends when it is full or the kind changes. What is left at the end of the task is put together
-    /// with what the next tasks leave.
+    /// A block ends when it is full or the kind changes. What is left at the end of the task, if it is less than half a
+    /// block, goes into the full one before, or is put together with what the next tasks leave.
     pub fn keep(&mut self, element: &Element<'_>) -> KernelResult {
         if self.tools.is_text() {
             self.flush_partial()?;

@@ -1,5 +1,7 @@
 //! The elements of a block as arrays, for comparing and copying many at once.
 
+use std::ops::Range;
+
 use osmill_model::{ElementId, Kind};
 
 use crate::block::{Block, RawItem};
@@ -77,6 +79,20 @@ impl NodeArrays {
             && i32s(&self.lats)
             && i32s(&self.lons)
             && fits(&self.user_sids, 0, u32::MAX.into())
+    }
+
+    /// The error of the first node of a range that has a string which the block does not.
+    pub(crate) fn error_of(&self, block: &Block, mut range: Range<usize>, users: bool) -> Option<BlockError> {
+        range.find_map(|at| {
+            let tags = self.tag_starts[at] as usize..self.tag_starts[at + 1] as usize;
+            let tags = self.tags[tags].iter().map(|sid| u64::from(*sid));
+            let user = users.then(|| self.user_sids[at] as u64);
+            let error = user
+                .into_iter()
+                .chain(tags)
+                .find_map(|sid| block.string(sid).err())?;
+            Some(error.of(ElementId::new(Kind::Node, self.ids[at])))
+        })
     }
 
     fn read_tags(&mut self, column: Varints<'_>) -> Result<bool, BlockError> {

@@ -643,7 +643,8 @@ impl BlockBuilder {
             false => &[],
         };
         let tags = columns.tags[tags].iter().map(|sid| u64::from(*sid));
-        self.translate_all(block, tags.chain(users.iter().map(|sid| *sid as u64)))?;
+        self.translate_all(block, tags.chain(users.iter().map(|sid| *sid as u64)))
+            .map_err(|e| columns.error_of(block, range.clone(), user).unwrap_or(e.into()))?;
         self.begin(Kind::Node, mask);
         let DenseColumns {
             ids,

@@ -181,6 +181,15 @@ impl<'a> DenseNodes<'a> {
         self.ids
     }
 
+    /// An error as that of the node with this number. O(nodes).
+    fn error_of(&self, number: usize, what: BlockErrorKind) -> BlockError {
+        let mut ids = self.ids;
+        match (0..=number).try_fold(None, |_, _| ids.try_next().map(Some)) {
+            Ok(Some(Some(id))) => what.of(ElementId::new(Kind::Node, id)),
+            _ => what.into(),
+        }
+    }
+
     /// The columns of latitudes and longitudes, in the block's own units.
     pub fn raw_locations(&self) -> (Deltas<'a>, Deltas<'a>) {
         (self.lats, self.lons)
@@ -399,8 +408,9 @@ impl DensePicker {
         for number in numbers.take_while(|number| (*number as usize) < dense.count) {
             wanted.push(number);
             tag_starts.push(tags.len() as u32);
-            column.seek(number as usize)?;
-            column.read(tags)?;
+            let fail = |e: BlockErrorKind| dense.error_of(number as usize, e);
+            column.seek(number as usize).map_err(fail)?;
+            column.read(tags).map_err(fail)?;
         }
         tag_starts.push(tags.len() as u32);
         Ok(())
@@ -418,7 +428,7 @@ impl DensePicker {
                 break;
             }
             let start = tags.len();
-            read_tags_into(&mut column, tags)?;
+            read_tags_into(&mut column, tags).map_err(|e| dense.error_of(at, e))?;
             if tags.len() > start {
                 tagged.push((at as u32, start as u32));
             }

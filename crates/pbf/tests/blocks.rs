@@ -189,6 +189,45 @@ fn check_wanted(
     Ok(())
 }
 
+/// Nodes 1 and 2, with this column of tags, in a block whose only string is empty.
+fn two_nodes(tags: &[u8]) -> Block {
+    let field = |number: u8, content: &[u8]| [&[number << 3 | 2, content.len() as u8], content].concat();
+    let columns = [
+        field(1, &[2, 2]),
+        field(8, &[0, 0]),
+        field(9, &[0, 0]),
+        field(10, tags),
+    ]
+    .concat();
+    let group = field(2, &field(2, &columns));
+    Block::parse([field(1, &field(1, b"")), group].concat()).unwrap()
+}
+
+#[test]
+fn errors_of_many_nodes_name_the_one() {
+    let mut picker = DensePicker::default();
+    // A key without value, and a string that is not there.
+    for (tags, is_read) in [(&[0, 1][..], false), (&[0, 7, 7, 0], true)] {
+        let block = two_nodes(tags);
+        let dense = block.only_dense().unwrap().unwrap();
+        let named = Some(ElementId::new(Kind::Node, 2));
+        for all in [true, false] {
+            let wanted = match all {
+                true => picker.want(&dense, 0..2),
+                false => picker.want_tagged(&dense, &[]).map(|_| ()),
+            };
+            assert_eq!(wanted.is_ok(), is_read);
+            let error = wanted.and_then(|()| {
+                let nodes = picker.arrays(&dense)?.unwrap();
+                BlockBuilder::default().copy_nodes(&block, nodes, 0..nodes.ids.len())
+            });
+            assert_eq!(error.unwrap_err().element, named);
+        }
+        picker.want(&dense, 0..1).unwrap();
+        assert_eq!(picker.arrays(&dense).unwrap().unwrap().ids, [1]);
+    }
+}
+
 proptest! {
     #[test]
     fn what_is_built_is_read(plains in plains()) {

@@ -206,7 +206,7 @@ struct Filter {
 }
 
 impl Filter {
-    /// Of these groups, of which so many blocks occur: a word for each, or for four blocks if that is less.
+    /// Of these groups, of which so many blocks occur: two words for each, or one for two blocks if that is less.
     fn of(groups: &[Group], blocks: u32) -> Filter {
         let words = groups.len().min(blocks as usize / 4) * 2;
         let bits = words.max(2).next_power_of_two().ilog2();
